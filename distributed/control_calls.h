@@ -103,10 +103,20 @@ struct DeviceCopiesRequest {
   static constexpr char kDoing[] = "timing copies of its device";
 };
 
+// The nodes of a program that its device has no kernel for, and that run on its host: by name.
+struct HostNodes {
+  std::vector<std::string> names;
+};
+struct HostNodesRequest {
+  using Reply = HostNodes;
+  static constexpr char kDoing[] = "saying what it runs on its host";
+  std::string program;
+};
+
 // All of them.
 using ControlRequest = std::variant<TrafficRequest, StatisticsRequest, MemoryRequest,
                                     CheckpointRequest, ProgramTextRequest, NewCardGroupRequest,
-                                    UseCardGroupsRequest, DeviceCopiesRequest>;
+                                    UseCardGroupsRequest, DeviceCopiesRequest, HostNodesRequest>;
 
 namespace internal {
 template <typename Requests>

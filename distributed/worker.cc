@@ -126,8 +126,10 @@ class RankWorker final : public Worker {
   absl::StatusOr<CardGroupId> Reply(const NewCardGroupRequest& request);
   absl::StatusOr<CardGroupsJoined> Reply(const UseCardGroupsRequest& request);
   absl::StatusOr<DeviceCopies> Reply(const DeviceCopiesRequest& request);
+  absl::StatusOr<HostNodes> Reply(const HostNodesRequest& request);
 
   absl::Status CheckJoined() const;
+  absl::StatusOr<const StepProgram*> FindProgram(const std::string& name) const;
   // Makes what joins this rank's card with others, where it has one and NCCL.
   void OpenCollectives();
   // FailedPrecondition where there is none.
@@ -646,13 +648,21 @@ absl::StatusOr<DeviceCopies> RankWorker::Reply(const DeviceCopiesRequest&) {
                   absl::StrCat(Name(), ", timing copies of ", environment_.device->info().name));
 }
 
-absl::StatusOr<ProgramText> RankWorker::Reply(const ProgramTextRequest& request) {
+absl::StatusOr<const StepProgram*> RankWorker::FindProgram(const std::string& name) const {
   if (!joined_) return CheckJoined();
-  const auto program = programs_.find(request.program);
-  if (program == programs_.end()) {
-    return absl::NotFoundError(absl::StrCat(Name(), " has no program '", request.program, "'"));
-  }
-  const std::string text = program->second.step->DebugString();
+  const auto program = programs_.find(name);
+  if (program != programs_.end()) return program->second.step.get();
+  return absl::NotFoundError(absl::StrCat(Name(), " has no program '", name, "'"));
+}
+
+absl::StatusOr<HostNodes> RankWorker::Reply(const HostNodesRequest& request) {
+  WEFT_ASSIGN_OR_RETURN(const StepProgram* const program, FindProgram(request.program));
+  return HostNodes{program->host_nodes()};
+}
+
+absl::StatusOr<ProgramText> RankWorker::Reply(const ProgramTextRequest& request) {
+  WEFT_ASSIGN_OR_RETURN(const StepProgram* const program, FindProgram(request.program));
+  const std::string text = program->DebugString();
   const auto size = static_cast<int64_t>(text.size());
   if (request.offset < 0 || request.offset > size) {
     return absl::OutOfRangeError(absl::StrCat("the text of program '", request.program, "' has ",

@@ -163,6 +163,10 @@ void Set(const DeviceCopiesRequest&, rpc::ControlRequest& message) {
   message.mutable_device_copies();
 }
 
+void Set(const HostNodesRequest& request, rpc::ControlRequest& message) {
+  message.set_host_nodes(request.program);
+}
+
 UseCardGroupsRequest Decode(const rpc::UseCardGroupsRequest& message) {
   UseCardGroupsRequest request;
   request.nccl_version = message.nccl_version();
@@ -205,6 +209,10 @@ void Set(const DeviceCopies& copies, rpc::ControlReply& message) {
   Encode(copies.to_host, *message.mutable_device_copies()->mutable_to_host());
   Encode(copies.on_device, *message.mutable_device_copies()->mutable_on_device());
 }
+void Set(const HostNodes& nodes, rpc::ControlReply& message) {
+  rpc::HostNodes& out = *message.mutable_host_nodes();
+  for (const std::string& name : nodes.names) out.add_names(name);
+}
 
 }  // namespace
 
@@ -226,6 +234,8 @@ absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message) {
       return Decode(message.use_card_groups());
     case rpc::ControlRequest::kDeviceCopies:
       return DeviceCopiesRequest();
+    case rpc::ControlRequest::kHostNodes:
+      return HostNodesRequest{message.host_nodes()};
     case rpc::ControlRequest::REQUEST_NOT_SET:
       break;
   }
@@ -253,6 +263,8 @@ absl::StatusOr<ControlReply> Decode(const rpc::ControlReply& message) {
       return DeviceCopies{Decode(message.device_copies().from_host()),
                           Decode(message.device_copies().to_host()),
                           Decode(message.device_copies().on_device())};
+    case rpc::ControlReply::kHostNodes:
+      return HostNodes{{message.host_nodes().names().begin(), message.host_nodes().names().end()}};
     case rpc::ControlReply::REPLY_NOT_SET:
       break;
   }

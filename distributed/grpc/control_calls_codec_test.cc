@@ -131,6 +131,13 @@ TEST(ControlCallsCodecTest, Memory) {
   EXPECT_TRUE(memory.of_control_group);
 }
 
+TEST(ControlCallsCodecTest, NodesOfTheHost) {
+  EXPECT_EQ(Asked(HostNodesRequest{"train/128"}).program, "train/128");
+  EXPECT_THAT(Asked(HostNodesRequest()).program, IsEmpty());
+  EXPECT_THAT(Answered(HostNodes{{"a", "loss/b"}}).names, ElementsAre("a", "loss/b"));
+  EXPECT_THAT(Answered(HostNodes()).names, IsEmpty());
+}
+
 TEST(ControlCallsCodecTest, CopiesOfADevice) {
   Asked(DeviceCopiesRequest());
   const DeviceCopies copies = {{1e-5, 2.5e10}, {2e-5, 2e10}, {0, 1.5e12}};

@@ -72,6 +72,7 @@ class CompiledStep final : public StepProgram {
   const ProgramMemory& memory() const override { return memory_; }
   void EnableStatistics(bool enabled) override { statistics_enabled_ = enabled; }
   std::vector<NodeStatistics> statistics() const override;
+  std::vector<std::string> host_nodes() const override;
   std::string DebugString() const override { return Describe(step_); }
 
  private:

@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -341,6 +343,15 @@ absl::Status CompiledStep::RunPrepared(const StepOptions& options, StepResult& r
   result.waited_seconds = static_cast<double>(waited_nanos_) * 1e-9;
   result.update_seconds = static_cast<double>(update_nanos_) * 1e-9;
   return status;
+}
+
+std::vector<std::string> CompiledStep::host_nodes() const {
+  std::set<std::string> names;
+  for (const Instruction& instruction : compute_) {
+    if (instruction.As<bound::HostRun>() == nullptr || instruction.info < 0) continue;
+    names.insert(step_.infos[static_cast<size_t>(instruction.info)].node);
+  }
+  return {names.begin(), names.end()};
 }
 
 std::vector<NodeStatistics> CompiledStep::statistics() const {

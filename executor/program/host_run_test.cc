@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -176,6 +177,26 @@ TEST_P(HostRunTest, ConstantsAreCountedOnceOnEachSide) {
   EXPECT_FALSE((*here)->memory().on_device);
   EXPECT_EQ((*here)->memory().constant_bytes, 8);
   EXPECT_EQ((*here)->memory().device_constant_bytes, 0);
+}
+
+// Four nodes of one operator, and none where the device is the host.
+TEST_P(HostRunTest, NamesTheNodesThatRunOnTheHost) {
+  const Partition partition = SumOfProducts({kScale});
+  ASSERT_TRUE(Compile(partition).ok());
+  std::set<std::string> scales;
+  const auto add = [&scales](const Graph& graph) {
+    for (const NodeId id : graph.node_ids()) {
+      if (graph.node(id).op == "Scale") scales.insert(graph.node(id).name);
+    }
+  };
+  add(partition.begin);
+  for (const Graph& micro : partition.micro) add(micro);
+  add(partition.end);
+  ASSERT_FALSE(scales.empty());
+  EXPECT_EQ(program_->host_nodes(), std::vector<std::string>(scales.begin(), scales.end()));
+  Add("Scale", DeviceKind::kCuda);
+  ASSERT_TRUE(Compile(partition).ok());
+  EXPECT_TRUE(program_->host_nodes().empty());
 }
 
 // The device's memory has room for what kernels of the device keep.

@@ -75,6 +75,9 @@ class StepProgram {
   virtual std::vector<NodeStatistics> statistics() const = 0;
   // One line per instruction, stable.
   virtual std::string DebugString() const = 0;
+  // Names of the nodes that run on the host of a device with memory of its own (Plan::host_ops),
+  // each once, sorted.
+  virtual std::vector<std::string> host_nodes() const { return {}; }
 };
 
 }  // namespace weft

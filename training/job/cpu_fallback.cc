@@ -134,6 +134,15 @@ absl::Status Refusal(const std::vector<HostOperator>& ops, double share, CpuFall
       "job to CPU workers"));
 }
 
+// In a step, of the graphs of micro-batches.
+std::vector<int64_t> RunsOfGraphs(const Partition& partition) {
+  std::vector<int64_t> runs(partition.micro.size(), 0);
+  for (const MicroBatch& micro_batch : partition.micro_batches) {
+    ++runs[static_cast<size_t>(micro_batch.graph)];
+  }
+  return runs;
+}
+
 // Whether an entry is of this operator, with types or without.
 bool MayBeNamed(const std::vector<std::string>& host_ops, const std::string& op) {
   return std::any_of(host_ops.begin(), host_ops.end(), [&op](const std::string& known) {
@@ -192,13 +201,11 @@ absl::Status SettleCpuFallback(const Graph& graph, int64_t samples, const Kernel
     if (IsHostOp(plan.host_ops, kAnyOperator)) return absl::OkStatus();
     if (spec.cpu_fallback != CpuFallback::kAllow) {
       // Others cannot run under this program.
-      if (spec.cpu_fallback == CpuFallback::kSmallShare && plan.host_ops.empty() &&
-          HasRemoteGpus(spec.cluster)) {
+      if (WorkersSettleFallback(spec, kernels)) {
         notes.push_back(absl::StrFormat(
             "this program was not built to know which operators have no kernel on a GPU "
-            "(--config=cuda), so that none runs on the CPU of a GPU's worker, not even %.0f %% of "
-            "the FLOPs: the worker refuses the job where it meets one; --cpu-fallback allow lets "
-            "them run there",
+            "(--config=cuda): the workers say so before the first step, and the job is refused "
+            "where that is more than %.0f %% of the FLOPs; the prediction has nothing of it",
             100 * kSmallHostShare));
       }
       return absl::OkStatus();
@@ -231,6 +238,51 @@ absl::Status SettleCpuFallback(const Graph& graph, int64_t samples, const Kernel
   return absl::OkStatus();
 }
 
+bool WorkersSettleFallback(const JobSpec& spec, const KernelRegistry& kernels) {
+  return spec.cpu_fallback == CpuFallback::kSmallShare && spec.stored == nullptr &&
+         spec.plan.host_ops.empty() && kernels.Count(DeviceKind::kCuda) == 0 &&
+         HasRemoteGpus(spec.cluster);
+}
+
+std::vector<std::string> AnyOperator() { return {kAnyOperator}; }
+
+absl::StatusOr<std::string> SettleHostNodes(const std::vector<Partition>& partitions,
+                                            const std::vector<std::vector<std::string>>& nodes) {
+  std::map<std::string, HostOperator> found;
+  double all_flops = 0;
+  for (size_t rank = 0; rank < partitions.size(); ++rank) {
+    const Partition& partition = partitions[rank];
+    const std::set<std::string> on_host(nodes[rank].begin(), nodes[rank].end());
+    const auto add = [&](const Graph& graph, int64_t times) {
+      for (const NodeId id : graph.node_ids()) {
+        const Node& node = graph.node(id);
+        const absl::StatusOr<GraphNodeView> view = GraphNodeView::Create(graph, node);
+        const double flops = view.ok() ? static_cast<double>(times) * CostOf(*view).flops : 0;
+        all_flops += flops;
+        if (!on_host.contains(node.name)) continue;
+        HostOperator& op = found[FullOpName(node)];
+        if (op.nodes++ == 0) op.node = node.name;
+        op.flops_share += flops;
+      }
+    };
+    const std::vector<int64_t> runs = RunsOfGraphs(partition);
+    add(partition.begin, 1);
+    for (size_t i = 0; i < partition.micro.size(); ++i) add(partition.micro[i], runs[i]);
+    add(partition.end, 1);
+  }
+  if (found.empty()) return std::string();
+  double share = 0;
+  std::vector<HostOperator> ops;
+  for (auto& [name, op] : found) {
+    op.op = name;
+    op.flops_share = all_flops > 0 ? op.flops_share / all_flops : 0;
+    share += op.flops_share;
+    ops.push_back(std::move(op));
+  }
+  if (share > kSmallHostShare) return Refusal(ops, share, CpuFallback::kSmallShare);
+  return absl::StrCat("run on the CPU of a GPU's worker, with copies: ", OperatorsText(ops));
+}
+
 absl::StatusOr<HostWork> HostWorkOf(const std::vector<Partition>& partitions, const Plan& plan,
                                     const CostModel& costs) {
   HostWork work;
@@ -253,10 +305,7 @@ absl::StatusOr<HostWork> HostWorkOf(const std::vector<Partition>& partitions, co
       }
       return absl::OkStatus();
     };
-    std::vector<int64_t> runs(partition.micro.size(), 0);
-    for (const MicroBatch& micro_batch : partition.micro_batches) {
-      ++runs[static_cast<size_t>(micro_batch.graph)];
-    }
+    const std::vector<int64_t> runs = RunsOfGraphs(partition);
     WEFT_RETURN_IF_ERROR(add(partition.begin, 1));
     for (size_t i = 0; i < partition.micro.size(); ++i) {
       WEFT_RETURN_IF_ERROR(add(partition.micro[i], runs[i]));

@@ -41,10 +41,24 @@ absl::StatusOr<std::vector<HostOperator>> OperatorsWithoutCudaKernel(const Graph
 // Operators that the plan names already are settled, unless all are refused. Unimplemented where
 // they are refused, with each operator, its first node, its share of the FLOPs and what to do. On
 // which machine a worker is makes no difference. But a program without CUDA's kernels cannot tell
-// which these are: it allows any ("*") or none, and the worker refuses; a note says so where a
-// worker is on another machine. Nothing is done for stored programs, which are planned already.
+// which these are: it allows any ("*") or none, or leaves it to the workers
+// (WorkersSettleFallback), and a note says so. Nothing is done for stored programs, which are
+// planned already.
 absl::Status SettleCpuFallback(const Graph& graph, int64_t samples, const KernelRegistry& kernels,
                                JobSpec& spec, std::vector<std::string>& notes);
+
+// Whether the workers say what runs on hosts, once they have the programs, and the small share is
+// counted then: where SettleCpuFallback could not tell, and workers are on other machines. Their
+// partitions allow any operator (AnyOperator) then. `spec` is as SettleCpuFallback left it.
+bool WorkersSettleFallback(const JobSpec& spec, const KernelRegistry& kernels);
+std::vector<std::string> AnyOperator();  // of Partition::host_ops
+
+// What workers said: of each rank of `partitions` the names of the nodes that it runs on its host.
+// Unimplemented where these have more of the step's FLOPs, on all ranks, than kSmallHostShare: with
+// each operator, its first node, its share and what to do. Else a line for people; "" where there
+// are none.
+absl::StatusOr<std::string> SettleHostNodes(const std::vector<Partition>& partitions,
+                                            const std::vector<std::vector<std::string>>& nodes);
 
 // What a step runs on the hosts of workers with a device of their own, of all ranks together.
 struct HostWork {

@@ -183,21 +183,61 @@ TEST_F(CpuFallbackTest, WorkersOfOtherMachinesAreTreatedAsOwnOnes) {
   EXPECT_THAT(notes_, SizeIs(1));
 }
 
-// It cannot count the one percent, and says so before the worker refuses.
-TEST_F(CpuFallbackTest, ABuildWithoutCudaSaysThatItsWorkersRefuse) {
+// It cannot count the one percent: its workers do.
+TEST_F(CpuFallbackTest, ABuildWithoutCudaLeavesItToWorkersOfOtherMachines) {
   kernels_ = KernelRegistry();
   EXPECT_TRUE(Settle(ProductAndRelu(64)).ok());
   EXPECT_THAT(notes_, IsEmpty());  // own workers cannot have a card
+  EXPECT_FALSE(WorkersSettleFallback(spec_, kernels_));
   spec_.cluster.workers[1].address = "far:1";
   EXPECT_TRUE(Settle(ProductAndRelu(64)).ok());
   EXPECT_THAT(spec_.plan.host_ops, IsEmpty());
-  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("not even 1 % of the FLOPs"),
-                                        HasSubstr("the worker refuses the job"),
-                                        HasSubstr("--cpu-fallback allow"))));
-  spec_.cpu_fallback = CpuFallback::kRefuse;
-  notes_.clear();
-  EXPECT_TRUE(Settle(ProductAndRelu(64)).ok());
-  EXPECT_THAT(notes_, IsEmpty());
+  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("the workers say so before the first step"),
+                                        HasSubstr("more than 1 % of the FLOPs"))));
+  EXPECT_TRUE(WorkersSettleFallback(spec_, kernels_));
+  for (const CpuFallback other : {CpuFallback::kRefuse, CpuFallback::kAllow}) {
+    JobSpec settled = spec_;
+    settled.cpu_fallback = other;
+    notes_.clear();
+    EXPECT_TRUE(SettleCpuFallback(ProductAndRelu(64), kSamples, kernels_, settled, notes_).ok());
+    EXPECT_THAT(notes_, SizeIs(other == CpuFallback::kAllow ? 1 : 0));
+    EXPECT_FALSE(WorkersSettleFallback(settled, kernels_));
+  }
+  // A program that knows the kernels has settled it.
+  Add("MatMul");
+  EXPECT_FALSE(WorkersSettleFallback(spec_, kernels_));
+}
+
+// Relu is one of 2 k + 1 FLOPs, whatever the number of ranks and micro-batches.
+TEST(HostNodesTest, OnePercentOfTheStepsFlopsMayRunOnHosts) {
+  const auto ranks = [](int64_t k) {
+    std::vector<Partition> partitions;
+    for (int rank = 0; rank < 2; ++rank) {
+      Partition& partition = partitions.emplace_back();
+      partition.rank = RankId(rank);
+      partition.micro.push_back(ProductAndRelu(k));
+      partition.micro_batches = {{0, 0, kSamples, 0}, {1, kSamples, kSamples, 0}};
+    }
+    return partitions;
+  };
+  std::string relu;
+  const std::vector<Partition> small = ranks(64);
+  for (const NodeId id : small[0].micro[0].node_ids()) {
+    const Node& node = small[0].micro[0].node(id);
+    if (node.op == "Relu") relu = node.name;
+  }
+  ASSERT_FALSE(relu.empty());
+  const auto note = SettleHostNodes(small, {{relu}, {relu}});
+  ASSERT_TRUE(note.ok()) << note.status();
+  EXPECT_THAT(*note, AllOf(HasSubstr("Relu"), HasSubstr("0.78 % of the FLOPs")));  // 1 in 129
+  const absl::Status refused = SettleHostNodes(ranks(48), {{relu}, {relu}}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("Relu (node '"), HasSubstr("1 % of the FLOPs"),
+                    HasSubstr("--cpu-fallback allow")));
+  // Of one rank it is half as much.
+  EXPECT_TRUE(SettleHostNodes(ranks(48), {{relu}, {}}).ok());
+  EXPECT_EQ(SettleHostNodes(ranks(48), {{}, {}}).value(), "");
 }
 
 // Two micro-batches run Relu on [4,8]: each copies 128 bytes there and 128 back.

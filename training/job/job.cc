@@ -170,6 +170,9 @@ absl::Status AddPrograms(PreparedJob& job, const Graph& model, const Graph* grap
     }
     WEFT_ASSIGN_OR_RETURN(std::vector<Partition> partitions,
                           PartitionShape(*graph, model, job.plan, shape, training));
+    if (job.workers_settle_fallback) {
+      for (Partition& partition : partitions) partition.host_ops = AnyOperator();
+    }
     job.programs.push_back({ProgramName(kind, shape), shape, std::move(partitions)});
   }
   return absl::OkStatus();
@@ -215,6 +218,7 @@ absl::Status ChoosePlan(const JobSpec& given, const TrainingSpec& training, Prep
   }
   WEFT_RETURN_IF_ERROR(
       SettleCpuFallback(job.graph, batch, KernelRegistry::Global(), spec, job.notes));
+  job.workers_settle_fallback = WorkersSettleFallback(spec, KernelRegistry::Global());
   if (spec.search.wanted && !training.model_training_info) {
     WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, GraphDigest(job.graph)));
     absl::StatusOr<SearchResult> found = SearchJobPlan(job.graph, spec, costs, batch);
@@ -257,6 +261,7 @@ absl::Status CompleteEvaluation(const JobSpec& given, PreparedJob& job) {
   }
   WEFT_RETURN_IF_ERROR(SettleCpuFallback(job.graph, job.data->batch_of(0), KernelRegistry::Global(),
                                          spec, job.notes));
+  job.workers_settle_fallback = WorkersSettleFallback(spec, KernelRegistry::Global());
   WEFT_ASSIGN_OR_RETURN(job.plan, Complete(job.graph, spec, *job.data));
   return absl::OkStatus();
 }
@@ -310,6 +315,19 @@ absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job) {
     for (const MemoryRequirement& worker : needed) max_total = std::max(max_total, worker.total());
     phase.Note("with what came before at most ", ByteQuantity(max_total), " on a worker");
   }
+  return absl::OkStatus();
+}
+
+// Where its workers decide what runs on hosts (WorkersSettleFallback): that of the first program.
+absl::Status CheckHostNodes(Coordinator& coordinator, const PreparedJob& job) {
+  if (!job.workers_settle_fallback) return absl::OkStatus();
+  const JobProgram& program = job.programs.front();
+  WEFT_ASSIGN_OR_RETURN(const std::vector<HostNodes> answers,
+                        coordinator.AskAll(HostNodesRequest{program.name}));
+  std::vector<std::vector<std::string>> nodes;
+  for (const HostNodes& answer : answers) nodes.push_back(answer.names);
+  WEFT_ASSIGN_OR_RETURN(const std::string note, SettleHostNodes(program.partitions, nodes));
+  if (!note.empty()) Log(LogLevel::kInfo, note);
   return absl::OkStatus();
 }
 
@@ -526,8 +544,7 @@ absl::StatusOr<PreparedJob> PrepareTraining(const Graph& model, const TrainingSp
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(spec, job.plan.model_digest));
   const std::vector<Partition>& partitions = job.programs.front().partitions;
   job.planned = PlanRanks(partitions, spec.cluster, job.plan);
-  WEFT_ASSIGN_OR_RETURN(const HostPaths host,
-                        PlannedHostPaths(spec.cluster, job.plan, partitions));
+  WEFT_ASSIGN_OR_RETURN(const HostPaths host, PlannedHostPaths(spec.cluster, job.plan, partitions));
   WEFT_RETURN_IF_ERROR(PredictPlan(partitions, costs, job.plan, MemoryIn(job.planned), host));
   job.step_factor = costs.StepFactor(job.plan);
   WEFT_ASSIGN_OR_RETURN(const HostWork host_work,
@@ -598,6 +615,7 @@ absl::StatusOr<std::vector<JobProgram>> PartitionTraining(const PreparedJob& job
   PreparedJob other;
   other.data = job.data;
   other.plan = plan;
+  other.workers_settle_fallback = job.workers_settle_fallback;
   WEFT_RETURN_IF_ERROR(AddPrograms(other, model, &job.graph,
                                    TrainingGraphs(model, plain, *job.data), kind,
                                    /*training=*/true));
@@ -642,8 +660,11 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
     WEFT_RETURN_IF_ERROR(CheckJoinedCards(spec.costs->profile(), spec.cluster, job.plan, workers));
   }
   join.End();
-  WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job));
-  if (evaluation != nullptr) WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *evaluation));
+  for (const PreparedJob* const one : {&job, evaluation}) {
+    if (one == nullptr) continue;
+    WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *one));
+    WEFT_RETURN_IF_ERROR(CheckHostNodes(coordinator, *one));
+  }
   WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
   std::map<std::string, Tensor> initial;
   for (const Graph* const graph : job.graphs()) {

@@ -122,6 +122,9 @@ struct PreparedJob {
   double learning_rate = 0;
   RateSchedule schedule = {};
   std::vector<JobProgram> programs;
+  // Which nodes run on the hosts of GPUs, its workers say when they have the programs
+  // (WorkersSettleFallback).
+  bool workers_settle_fallback = false;
   // What the ranks of the first program need, where they were compiled already; else empty.
   PlannedRanks planned;
   std::shared_ptr<const DataSet> data;
