@@ -48,6 +48,28 @@ TEST(EstimatesOfTest, NameDataSheetsLinksAndAssumptions) {
   }
 }
 
+TEST(HostPathEstimatesTest, NameWhatTheirPricesRestOn) {
+  const ClusterProfile profile = *ProfileOfSpec(TwoHosts());
+  const auto across = [] { return Field(&Estimate::what, HasSubstr("at most 6.25 GB/s")); };
+  const auto both = HostPathEstimates(profile, {0, 1, 2, 3});
+  EXPECT_THAT(both, Each(Field(&Estimate::basis, EstimateBasis::kAssumed)));
+  EXPECT_THAT(both, Contains(Field(&Estimate::what, HasSubstr("2.5 GB/s and 70 us"))));
+  EXPECT_THAT(both, Contains(Field(&Estimate::what, HasSubstr("H100-80GB: copies to the host"))));
+  EXPECT_THAT(both, Contains(across()));
+  EXPECT_THAT(HostPathEstimates(profile, {0, 1}), Not(Contains(across())));
+  const ClusterProfile processors = *ProfileOfSpec(ClusterSpec::Local(2, 1));
+  EXPECT_THAT(HostPathEstimates(processors, {0, 1}), IsEmpty());
+}
+
+// A link that was measured through hosts has all of it.
+TEST(HostPathEstimatesTest, WhatWasMeasuredIsNotEstimated) {
+  ClusterProfile profile = *ProfileOfSpec(TwoHosts());
+  for (DeviceProfile& device : profile.devices) device.source = kMeasuredSource;
+  EXPECT_THAT(HostPathEstimates(profile, {0, 1}), Not(IsEmpty()));
+  profile.within_host.through_host = true;
+  EXPECT_THAT(HostPathEstimates(profile, {0, 1}), IsEmpty());
+}
+
 TEST(EstimatesOfTest, AreOfTheWorkersThatAPlanHas) {
   ClusterSpec cluster = TwoHosts();
   cluster.workers[3].model = "T4";

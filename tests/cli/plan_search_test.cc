@@ -335,6 +335,54 @@ TEST_F(PlanOfGpt, SaysWhatEachCardHasToHold) {
   }
 }
 
+TEST_F(PlanOfGpt, SaysThatReplicasSumByNccl) {
+  const nlohmann::json& ways = OfReplicas()["between_gpus"];
+  ASSERT_FALSE(ways.empty());
+  for (const auto& way : ways) {
+    EXPECT_EQ(way["what"], "collectives");
+    EXPECT_EQ(way["ranks"], nlohmann::json({0, 1, 2, 3, 4, 5, 6, 7}));
+    EXPECT_EQ(way["way"], "nccl");
+    EXPECT_FALSE(way.contains("host_because"));
+  }
+}
+
+// Of two stages: each pair both ways by NCCL, and the loss through the host.
+TEST_F(PlanOfGpt, SaysWhatGoesThroughHostsAndWhy) {
+  const std::string model = TestPath("small.onnx");
+  ASSERT_EQ(RunCommand({"example", "gpt", "-o", model, "--layers", "2"}).exit_code, 0);
+  const auto plan = [&](const Arguments& more) {
+    const CommandResult result =
+        RunCommand(Arguments{"plan", model, "--cluster", "docs/clusters/eight_h100.yaml", "--batch",
+                             "16", "--loss", "sequence_cross_entropy", "--output", "json"} +
+                   more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.exit_code == 0 ? nlohmann::json::parse(result.out) : nlohmann::json::object();
+  };
+  int by_nccl = 0;
+  int by_host = 0;
+  const auto stages = plan({"--parallel", "dp=4,pp=2", "--micro-batches", "8"});
+  for (const auto& way : stages["between_gpus"]) {
+    if (way["what"] != "sends") continue;
+    (way["way"] == "nccl" ? by_nccl : by_host) += 1;
+    if (way["way"] == "nccl") continue;
+    EXPECT_EQ(way["channels"], 1);
+    EXPECT_GE(way["ranks"][0].get<int>(), 4);  // of the last stage
+    EXPECT_THAT(way["host_because"].get<std::string>(), HasSubstr("another order"));
+  }
+  EXPECT_EQ(by_nccl, 2 * 4);
+  EXPECT_GT(by_host, 0);
+  // Ordered sums go through hosts, and take longer.
+  const auto replicas = plan({"--parallel", "dp=8", "--micro-batches", "8"});
+  const auto strict = plan({"--parallel", "dp=8", "--micro-batches", "8", "--strict"});
+  for (const auto& way : strict["between_gpus"]) {
+    EXPECT_EQ(way["way"], "host");
+    EXPECT_THAT(way["host_because"].get<std::string>(), HasSubstr("strict"));
+  }
+  EXPECT_GT(strict["predicted_communication_seconds"].get<double>(),
+            2 * replicas["predicted_communication_seconds"].get<double>());
+  EXPECT_GT(strict["estimates"].size(), replicas["estimates"].size());
+}
+
 TEST_F(PlanOfGpt, NamesWhatIsEstimated) {
   const auto plan = PlanOn("two_hosts_of_four_h100.yaml", {"--parallel", "dp=2,tp=4"});
   std::vector<std::string> published;

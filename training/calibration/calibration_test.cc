@@ -119,6 +119,7 @@ TEST_F(CalibrationTest, MeasuresEveryDeviceAndLink) {
   EXPECT_GT(link.bytes_per_second, 0);
   EXPECT_GT(link.exchange_bytes_per_second, 0);
   EXPECT_GT(link.send_seconds, 0);
+  EXPECT_FALSE(link.through_host);  // there is nothing to copy
   EXPECT_GE(link.contention, 0);
   EXPECT_LE(link.contention, 1);
   EXPECT_TRUE(CostModel::Create(*profile).ok());
@@ -249,6 +250,25 @@ TEST_F(CardCalibrationTest, MeasuresProductsOfEachTypeAndCopies) {
   EXPECT_GT(device.host_bytes_per_second, 0);
   // What it may allocate, and CUDA's context: not the 80 GiB of the data sheet.
   EXPECT_EQ(device.memory_bytes, static_cast<int64_t>(kCardBytes) + kContextBytes);
+}
+
+// Without NCCL what two cards exchange is copied to the host and back.
+TEST_F(CardCalibrationTest, ALinkThroughTheHostIsToldApart) {
+  cluster_spec_ = ClusterSpec::Local(2, 1);
+  for (WorkerSpec& worker : cluster_spec_.workers) worker.device = DeviceKind::kCuda;
+  cluster_spec_.workers[1].device_index = 1;
+  constexpr size_t kRoomForMessages = size_t{32} << 20;
+  testing::FakeDevice first({.index = 0, .memory_limit = kRoomForMessages});
+  testing::FakeDevice second({.index = 1, .memory_limit = kRoomForMessages});
+  const InProcessCluster cluster({&first, &second}, NewDataSetFactory(files_), kVersion,
+                                 {{"machine/0", nullptr, "no NCCL"}, {"machine/1", nullptr, ""}});
+  Coordinator coordinator(cluster.clients());
+  ProbeSession session(coordinator, {}, kVersion);
+  CalibrationOptions options;
+  options.device_seconds = options.link_seconds = 0.01;
+  const auto profile = Calibrate(session, cluster_spec_, options);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_TRUE(profile->links.at({0, 0}).through_host);
 }
 
 // A data sheet says what nobody has measured, and nothing else.
