@@ -5,10 +5,18 @@
 #include <utility>
 #include <vector>
 
+#include "distributed/coordinator.h"
+#include "distributed/in_process_cluster.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
+#include "ops/testing/test_tensors.h"
 #include "placement/cost/testing/round_profile.h"
+#include "platform/testing/fake_file_system.h"
+#include "tensor/testing/fake_device.h"
+#include "training/data/data_file.h"
+#include "training/data/data_set.h"
+#include "training/job/job.h"
 
 namespace weft {
 namespace {
@@ -238,6 +246,45 @@ TEST(HostNodesTest, OnePercentOfTheStepsFlopsMayRunOnHosts) {
   // Of one rank it is half as much.
   EXPECT_TRUE(SettleHostNodes(ranks(48), {{relu}, {}}).ok());
   EXPECT_EQ(SettleHostNodes(ranks(48), {{}, {}}).value(), "");
+}
+
+// A worker far away whose card has kernels for nothing, under a coordinator that does not know it.
+TEST(HostNodesTest, AJobWhoseWorkersRunTooMuchOnHostsIsRefusedBeforeItsFirstStep) {
+  if (KernelRegistry::Global().Count(DeviceKind::kCuda) > 0) {
+    GTEST_SKIP() << "this program knows what a card has kernels for";
+  }
+  testing::FakeFileSystem files;
+  DataSpec data;
+  data.batch = kSamples;
+  const auto write = [&](const std::string& input, int64_t width) {
+    const std::string path = "/" + input + ".npy";
+    const Tensor rows = testing::RandomTensor({kSamples, width}, 1);
+    ASSERT_TRUE(files.WriteFileAtomically(path, *ToNpy(rows)).ok());
+    data.files.push_back({input, path, 0});
+  };
+  constexpr int64_t kInputs = 4;
+  write("x", kInputs);
+  write("labels", 5);
+  TrainingSpec training;
+  training.loss = ParseLoss("mse").value();
+  training.optimizer.kind = "sgd";
+  JobSpec spec;
+  spec.cluster = ClusterSpec::Local(1, 1);
+  spec.cluster.workers[0].device = DeviceKind::kCuda;
+  spec.cluster.workers[0].address = "far:1";
+  const auto job =
+      PrepareTraining(ProductAndRelu(kInputs), training, spec, *DataSet::Open(files, data));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(job->workers_settle_fallback);
+  EXPECT_THAT(job->plan.host_ops, IsEmpty());  // a plan file would allow any
+  testing::FakeDevice device({.kind = DeviceKind::kCuda});
+  const InProcessCluster cluster({&device}, NewDataSetFactory(files), "1", {}, &files);
+  Coordinator coordinator(cluster.clients());
+  const absl::Status refused = StartJob(coordinator, *job, spec, "1", {});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("MatMul (node '"), HasSubstr("more than the 1 %"),
+                    HasSubstr("--cpu-fallback allow")));
 }
 
 // Two micro-batches run Relu on [4,8]: each copies 128 bytes there and 128 back.

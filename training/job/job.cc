@@ -318,16 +318,18 @@ absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job) {
   return absl::OkStatus();
 }
 
-// Where its workers decide what runs on hosts (WorkersSettleFallback): that of the first program.
+// Where its workers decide what runs on hosts (WorkersSettleFallback).
 absl::Status CheckHostNodes(Coordinator& coordinator, const PreparedJob& job) {
   if (!job.workers_settle_fallback) return absl::OkStatus();
-  const JobProgram& program = job.programs.front();
-  WEFT_ASSIGN_OR_RETURN(const std::vector<HostNodes> answers,
-                        coordinator.AskAll(HostNodesRequest{program.name}));
-  std::vector<std::vector<std::string>> nodes;
-  for (const HostNodes& answer : answers) nodes.push_back(answer.names);
-  WEFT_ASSIGN_OR_RETURN(const std::string note, SettleHostNodes(program.partitions, nodes));
-  if (!note.empty()) Log(LogLevel::kInfo, note);
+  std::set<std::string> notes;
+  for (const JobProgram& program : job.programs) {
+    WEFT_ASSIGN_OR_RETURN(const std::vector<HostNodes> answers,
+                          coordinator.AskAll(HostNodesRequest{program.name}));
+    std::vector<std::vector<std::string>> nodes;
+    for (const HostNodes& answer : answers) nodes.push_back(answer.names);
+    WEFT_ASSIGN_OR_RETURN(const std::string note, SettleHostNodes(program.partitions, nodes));
+    if (!note.empty() && notes.insert(note).second) Log(LogLevel::kInfo, note);
+  }
   return absl::OkStatus();
 }
 
