@@ -170,13 +170,13 @@ class PairOrder {
   // With the most conflicts for its bytes; -1: there are none.
   int64_t Worst(const Channels& kept, const std::map<int64_t, Channels>& conflicts) const {
     int64_t worst = -1;
-    double most = 0;
+    double max_per_byte = 0;
     for (const int64_t channel : kept) {
       const auto count = static_cast<double>(CountIn(kept, conflicts.at(channel)));
       const double per_byte = count / static_cast<double>(std::max<int64_t>(1, bytes_.at(channel)));
-      if (per_byte <= most) continue;
+      if (per_byte <= max_per_byte) continue;
       worst = channel;
-      most = per_byte;
+      max_per_byte = per_byte;
     }
     return worst;
   }
@@ -228,14 +228,14 @@ class Rehearsal {
       rank = AwaitedBy(rank);
       met = std::find(way.begin(), way.end(), rank);
     }
-    const PeerAction* least = nullptr;
+    const PeerAction* smallest = nullptr;
     for (; met != way.end(); ++met) {
       const PeerAction& action = Next(*met);
       if (action.kind != Kind::kWaitSent) continue;
-      if (least == nullptr || action.bytes < least->bytes) least = &action;
+      if (smallest == nullptr || action.bytes < smallest->bytes) smallest = &action;
     }
-    if (least == nullptr) return std::nullopt;
-    const ChannelKey key = KeyOf(*least);
+    if (smallest == nullptr) return std::nullopt;
+    const ChannelKey key = KeyOf(*smallest);
     joined_.erase(key);
     return key;
   }

@@ -192,14 +192,14 @@ TEST(ChoosePairsTest, OfSendsThatWaitForEachOtherOneIsLeftToTheHost) {
 
 // Rank 0 only waits for the ring of the others: what it waits for is not in it.
 TEST(ChoosePairsTest, WhatWaitsForARingIsNotLeftToTheHost) {
-  const CardPair there = {RankId(1), RankId(2)};
+  const CardPair onward = {RankId(1), RankId(2)};
   const CardPair back = {RankId(2), RankId(1)};
   const Actions outside = {Of(Send(1, 0), 4), Of(Wait(1, 0), 4)};
   const Actions first = {Of(Send(12, 0), 40), Of(Wait(12, 0), 40), Receive(21, 0), Receive(1, 0)};
   const Actions last = {Of(Send(21, 0), 50), Of(Wait(21, 0), 50), Receive(12, 0)};
-  const CardPairChoice choice = ChoosePairs({kForward, there, back}, {outside, first, last});
+  const CardPairChoice choice = ChoosePairs({kForward, onward, back}, {outside, first, last});
   EXPECT_EQ(JoinedOf(choice), (Ways{{kForward, {1}}, {back, {21}}}));
-  EXPECT_EQ(HostOf(choice), (Ways{{there, {12}}}));
+  EXPECT_EQ(HostOf(choice), (Ways{{onward, {12}}}));
 }
 
 // Two rings, one after the other.
