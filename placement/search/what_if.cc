@@ -87,9 +87,13 @@ class Rebuilder {
     WEFT_ASSIGN_OR_RETURN(const int count, Count("workers"));
     result_.workers.clear();
     for (size_t i = 0; i < cluster_.workers.size(); ++i) {
-      const WorkerSpec& worker = cluster_.workers[i];
+      WorkerSpec worker = cluster_.workers[i];
       if (i > 0 && cluster_.workers[i - 1].host == worker.host) continue;
-      for (int copy = 0; copy < count; ++copy) Add(worker, worker.host);
+      for (int copy = 0; copy < count; ++copy) {
+        Add(worker, worker.host);
+        // Each on a card of its own.
+        if (worker.device == DeviceKind::kCuda) ++worker.device_index;
+      }
     }
     return absl::OkStatus();
   }

@@ -54,6 +54,18 @@ TEST(WhatIfTest, WorkersChange) {
   }
 }
 
+// Workers of one card would reach each other through the host.
+TEST(WhatIfTest, EachWorkerWithAGpuHasItsOwn) {
+  ClusterSpec cluster = TwoHosts();
+  for (WorkerSpec& worker : cluster.workers) worker.device = DeviceKind::kCuda;
+  cluster.workers[1].device_index = 1;
+  const ClusterSpec more = ClusterWhatIf(cluster, "workers=4,nodes=2").value();
+  ASSERT_EQ(more.workers.size(), 8u);
+  for (size_t i = 0; i < more.workers.size(); ++i) {
+    EXPECT_EQ(more.workers[i].device_index, static_cast<int>(i % 4));
+  }
+}
+
 TEST(WhatIfTest, MistakesAreNamed) {
   const auto message = [](const std::string& text) {
     return std::string(ClusterWhatIf(TwoHosts(), text).status().message());

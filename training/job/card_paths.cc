@@ -15,11 +15,13 @@ DeviceWays WaysOfWorkers(const ClusterSpec& cluster, const Plan& plan) {
   DeviceWays ways;
   ways.host_collectives = plan.strict;
   std::map<std::pair<std::string, int>, int> cards;
-  for (const WorkerSpec& worker : cluster.workers) {
-    // Those of CPU workers are asked by nobody.
+  for (size_t i = 0; i < cluster.workers.size(); ++i) {
+    const WorkerSpec& worker = cluster.workers[i];
     const auto card =
         cards.try_emplace({worker.host, worker.device_index}, static_cast<int>(cards.size()));
-    ways.cards.push_back(worker.device == DeviceKind::kCuda ? card.first->second : -1);
+    // Others have none, or a model of their own in a cluster that nobody has.
+    const int none = -1 - static_cast<int>(i);
+    ways.cards.push_back(worker.device == DeviceKind::kCuda ? card.first->second : none);
   }
   return ways;
 }

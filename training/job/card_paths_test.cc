@@ -25,13 +25,14 @@ ClusterSpec ClusterOfCards(const std::vector<int>& cards) {
 }
 
 TEST(CardPathsTest, WorkersOfOneCardAreKnownBeforehand) {
-  ClusterSpec cluster = ClusterOfCards({0, 0, 1, -1, 0});
+  ClusterSpec cluster = ClusterOfCards({0, 0, 1, -1, 0, -1});
   cluster.workers[4].host = "other";
   const DeviceWays ways = WaysOfWorkers(cluster, Plan());
-  ASSERT_EQ(ways.cards.size(), 5u);
+  ASSERT_EQ(ways.cards.size(), 6u);
   EXPECT_EQ(ways.cards[0], ways.cards[1]);
   EXPECT_NE(ways.cards[0], ways.cards[2]);
   EXPECT_NE(ways.cards[0], ways.cards[4]);
+  EXPECT_NE(ways.cards[3], ways.cards[5]);  // they may be planned for as other devices
   EXPECT_FALSE(ways.host_collectives);
   Plan strict;
   strict.strict = true;
