@@ -1,7 +1,6 @@
 #include "placement/cost/cost_model.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
 #include <utility>
@@ -241,24 +240,24 @@ double CostModel::WorkSeconds(const Cost& cost, OpFamily family, DType dtype, in
   return SecondsOn(profile_->device(worker), cost, family, dtype, threads);
 }
 
-MessageWay CostModel::WayBetween(int from_worker, int to_worker) const {
-  const std::array<int, 2> ends = {from_worker, to_worker};
-  return HaveOwnCards(ends) ? MessageWay::kDirect : MessageWay::kHost;
+int CostModel::CardOf(int worker) const {
+  const auto index = static_cast<size_t>(worker);
+  return index < ways_.cards.size() ? ways_.cards[index] : worker;
 }
 
-MessageWay CostModel::WayOfGroup(std::span<const int> workers) const {
-  const bool is_direct = has_devices_ && !ways_.host_collectives && HaveOwnCards(workers);
+MessageWay CostModel::WayBetween(int from_worker, int to_worker) const {
+  const bool is_direct = has_devices_ && HasOwnMemory(from_worker) && HasOwnMemory(to_worker) &&
+                         (from_worker == to_worker || CardOf(from_worker) != CardOf(to_worker));
   return is_direct ? MessageWay::kDirect : MessageWay::kHost;
 }
 
-bool CostModel::HaveOwnCards(std::span<const int> workers) const {
-  if (!has_devices_) return false;
+MessageWay CostModel::WayOfGroup(std::span<const int> workers) const {
+  if (!has_devices_ || ways_.host_collectives) return MessageWay::kHost;
   std::set<int> cards;
-  return std::all_of(workers.begin(), workers.end(), [&](int worker) {
-    if (!HasOwnMemory(worker)) return false;
-    const auto index = static_cast<size_t>(worker);
-    return index >= ways_.cards.size() || cards.insert(ways_.cards[index]).second;
+  const bool is_direct = std::all_of(workers.begin(), workers.end(), [&](int worker) {
+    return HasOwnMemory(worker) && (ways_.cards.empty() || cards.insert(CardOf(worker)).second);
   });
+  return is_direct ? MessageWay::kDirect : MessageWay::kHost;
 }
 
 LinkCost CostModel::HostLink(int from_worker, int to_worker) const {

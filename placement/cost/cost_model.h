@@ -38,7 +38,7 @@ struct DeviceWays {
   // Collectives go through hosts, as those of strict plans do: their sums have an order.
   bool host_collectives = false;
   // By worker: its card. Workers of one card reach each other through their host. Empty: each has
-  // one of its own.
+  // one of its own. Else one for each worker.
   std::vector<int> cards = {};
 };
 
@@ -168,8 +168,7 @@ class CostModel {
 
  private:
   CostModel() = default;
-  // Whether all have memory of their own, each on another card.
-  bool HaveOwnCards(std::span<const int> workers) const;
+  int CardOf(int worker) const;  // DeviceWays::cards
   // Without the copies of devices.
   LinkCost HostLink(int from_worker, int to_worker) const;
   // Of messages in a collective: its members copy whole buffers, not each message.
