@@ -140,7 +140,7 @@ absl::StatusOr<MemoryRequirement> RequiredOnCards(size_t memory_limit) {
 TEST(DeviceMemory, AJobWhoseCommunicatorsDoNotFitTheCardIsRefused) {
   const auto required = RequiredOnCards(0);
   ASSERT_TRUE(required.ok()) << required.status();
-  EXPECT_EQ(required->nccl_bytes, int64_t{192} << 20);  // one group of two: nccl_memory_test.cc
+  EXPECT_EQ(required->nccl_bytes, int64_t{192} << 20);  // a group of two
   EXPECT_EQ(required->device_total(), required->device_allocated() + required->nccl_bytes);
   const auto need = static_cast<size_t>(required->device_total());
   const auto fits = RequiredOnCards(need);

@@ -12,7 +12,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::weft::testing::SumJobPartitions;
 
-constexpr int64_t kBytesOfTwo = int64_t{192} << 20;  // nccl_memory_test.cc
+constexpr int64_t kBytesOfTwo = int64_t{192} << 20;  // a communicator of two
 
 class PlannedCardsTest : public ::testing::Test {
  protected:

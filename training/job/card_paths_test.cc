@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr int64_t kBytesOfPair = int64_t{192} << 20;    // of a group of two: nccl_memory.h
+constexpr int64_t kBytesOfPair = int64_t{192} << 20;    // of a group of two
 constexpr int64_t kBytesOfThree = int64_t{384} << 20;   // of a larger one
 constexpr int64_t kBytesSending = int64_t{16} << 20;    // to one rank
 constexpr int64_t kBytesReceiving = int64_t{80} << 20;  // from one

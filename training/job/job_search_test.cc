@@ -266,7 +266,7 @@ TEST(JobSearchTest, AGpuWithoutRoomForNcclIsRefused) {
   auto job = PrepareTraining(FourLayersModel(), MeanSquares(), spec, DataOfLayers(files));
   ASSERT_TRUE(job.ok()) << job.status();
   const CostModel costs = CostModel::OfSpec(spec.cluster).value();
-  constexpr int64_t kNcclBytes = int64_t{192} << 20;  // of a group of two: nccl_memory.h
+  constexpr int64_t kNcclBytes = int64_t{192} << 20;  // of a group of two
   PlannedProgram planned;
   planned.memory.on_device = true;
   planned.memory.arena_bytes = (int64_t{2} << 30) - kContextBytes - kNcclBytes;
