@@ -24,6 +24,7 @@ run() {
   [ $code -eq "$expected" ] || fail "$*: exit code $code, expected $expected: $(cat table errors)"
 }
 row() { grep -E "^$1 +$2\$" table > /dev/null || fail "no row '$1 $2' in: $(cat table)"; }
+says() { grep -q "$1" errors || fail "'$1' is not in the errors: $(cat errors)"; }
 
 # Line 24 runs in one of two instances. Headers of hosts and of the system do not count.
 cat > gcov.txt << 'TEXT'
@@ -48,18 +49,26 @@ void Body<float>():
         9:   30:  code
 TEXT
 run 1 --from gcov.txt
-grep -q '^below 95 %$' errors || fail "errors: $(cat errors)"
+says '^below 95 %: loss$'
+row loss '4 of +6 +66.7 %'
+row all '4 of +6 +66.7 %'
+[ "$(wc -l < table)" = 2 ] || fail "more than families: $(cat table)"
+run 0 --from gcov.txt --minimum 66.6 --files
 row ops/kernels/cuda/loss/loss_body.h '3 of +4 +75.0 %'
 row ops/kernels/cuda/loss/loss.cu '1 of +2 +50.0 %'
-row all '4 of +6 +66.7 %'
 run 0 --from gcov.txt --minimum 66.6 --lines
 row ops/kernels/cuda/loss/loss_body.h '3 of +4 +75.0 %  lines 23'
 [ "$(tail -1 table | cut -d ' ' -f 1)" = all ] || fail "the sum is not last: $(cat table)"
 run 1 --from gcov.txt --minimum 66.7
 
-# One family alone: other files do not count.
+# A source that nobody compiles has no lines: it is missed nevertheless.
 mkdir -p ops/kernels/cuda/pool
 echo 'int launch;' > ops/kernels/cuda/pool/pool.cu
+run 1 --from gcov.txt --minimum 50
+says '^no line was counted: ops/kernels/cuda/pool/pool.cu$'
+run 0 --from gcov.txt --minimum 50 --family loss
+
+# One family alone: other files do not count. A family below the minimum is not made up for by others.
 cat >> gcov.txt << 'TEXT'
         -:    0:Source:ops/kernels/cuda/pool/pool.cu
     #####:    3:code
@@ -68,6 +77,9 @@ run 1 --from gcov.txt --family pool
 row all '0 of +1 +0.0 %'
 run 1 --from gcov.txt --family loss --family pool
 row all '4 of +7 +57.1 %'
+run 1 --from gcov.txt --minimum 50
+says '^below 50 %: pool$'
+row pool '0 of +1 +0.0 %'
 run 2 --from gcov.txt --family nowhere
 run 2 --from gcov.txt --family ''
 
