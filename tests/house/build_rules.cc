@@ -62,6 +62,7 @@ std::vector<BuildRule> ReadBuildRules(std::string_view text) {
     if (attribute == "srcs") ReadFiles(line, rule.sources, rule, excludes);
     if (attribute == "hdrs") ReadFiles(line, rule.headers, rule, excludes);
     if (attribute == "gpu_srcs") ReadFiles(line, rule.gpu_sources, rule, excludes);
+    if (attribute == "deps") ReadFiles(line, rule.libraries, rule, excludes);
     if (attribute == "grouped") rule.grouped = !absl::StrContains(line, "False");
   }
   return rules;

@@ -19,6 +19,7 @@ struct BuildRule {
   std::vector<std::string> headers;      // Of hdrs.
   std::vector<std::string> gpu_sources;  // Of gpu_srcs.
   std::vector<std::string> excluded;     // From patterns of either.
+  std::vector<std::string> libraries;    // Of deps: "//tensor", ":x".
   bool grouped = true;  // Its sources are compiled in groups where its kind does so.
 };
 

@@ -134,4 +134,48 @@ std::vector<std::string> FindTestsThatRunNowhere(
   return violations;
 }
 
+std::vector<std::string> FindKernelsWithoutTest(
+    const std::map<std::string, std::string>& build_files,
+    const std::map<std::string, std::string>& sources) {
+  std::vector<std::string> violations;
+  for (const auto& [path, text] : build_files) {
+    if (!absl::StartsWith(path, kKernels)) continue;
+    const std::string folder = path.substr(0, path.rfind('/') + 1);
+    const std::vector<BuildRule> rules = ReadBuildRules(text);
+    const auto files_of = [&](const std::vector<std::string>& names) {
+      std::vector<std::string> files;
+      for (const auto& [source, content] : sources) {
+        if (!absl::StartsWith(source, folder)) continue;
+        const absl::string_view file = absl::string_view(source).substr(folder.size());
+        const bool is_named = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return NamesFile(name, file);
+        });
+        if (is_named) files.push_back(source);
+      }
+      return files;
+    };
+    const auto tests = [&](const BuildRule& rule, const std::string& library) {
+      if (!absl::StartsWith(rule.kind, "weft_test")) return false;
+      if (std::count(rule.libraries.begin(), rule.libraries.end(), library) == 0) return false;
+      const std::vector<std::string> files = files_of(rule.sources);
+      return std::any_of(files.begin(), files.end(), [&sources](const std::string& file) {
+        return absl::StrContains(sources.at(file), "#include \"ops/testing/emulator/");
+      });
+    };
+    for (const BuildRule& library : rules) {
+      if (library.kind != "weft_cuda_library") continue;
+      const std::string twin = absl::StrCat(":", library.name, "_emulated");
+      const bool is_tested = std::any_of(rules.begin(), rules.end(),
+                                         [&](const BuildRule& rule) { return tests(rule, twin); });
+      if (is_tested) continue;
+      for (const std::string& kernel : files_of(library.gpu_sources)) {
+        violations.push_back(absl::StrCat(
+            kernel, ": no test of its folder runs it on the emulator: give one ", twin,
+            " and, for example, CheckOnEmulatedGpu (ops/testing/emulator/gpu_op_tester.h)"));
+      }
+    }
+  }
+  return violations;
+}
+
 }  // namespace weft::testing

@@ -25,6 +25,14 @@ std::vector<std::string> FindKernelsLeftOut(const std::map<std::string, std::str
 std::vector<std::string> FindTestsThatRunNowhere(
     const std::map<std::string, std::string>& build_files);
 
+// The .cu files of ops/kernels/cuda/ that no test runs on the emulator. A test does if it is in the
+// same BUILD file, depends on what weft_cuda_library makes for it (`NAME_emulated`), and one of its
+// sources includes a header of ops/testing/emulator/. One text for each. `build_files` and
+// `sources`: texts by path. Whether it runs each line: tools/emulator_coverage.
+std::vector<std::string> FindKernelsWithoutTest(
+    const std::map<std::string, std::string>& build_files,
+    const std::map<std::string, std::string>& sources);
+
 }  // namespace weft::testing
 
 #endif  // WEFT_TESTS_HOUSE_GPU_SOURCES_H_

@@ -70,11 +70,36 @@ TEST(FindTestsThatRunNowhere, WantsBothTagsWhereSourcesAreOfBuildsWithCuda) {
               IsEmpty());
   const std::string complaint =
       "ops/x/BUILD.bazel: x_test is empty without CUDA, so that it would pass: tag it \"manual\" "
-      "and "
-      "\"with_cuda\", and tools/test runs it in a build with CUDA";
+      "and \"with_cuda\", and tools/test runs it in a build with CUDA";
   EXPECT_THAT(found(""), ElementsAre(complaint));
   EXPECT_THAT(found("    tags = [\"manual\"],\n"), ElementsAre(complaint));
   EXPECT_THAT(found("    tags = [\"with_cuda\"],\n"), ElementsAre(complaint));
+}
+
+TEST(FindKernelsWithoutTest, WantsATestOfTheFolderOnTheEmulator) {
+  const std::string library =
+      "weft_cuda_library(\n    name = \"linear\",\n    gpu_srcs = glob([\"*.cu\"]),\n)\n";
+  const std::string tested =
+      library +
+      "weft_tests(\n    name = \"tests\",\n    srcs = glob([\"*_test.cc\"]),\n"
+      "    deps = [\n        \":linear_emulated\",\n        \"//ops\",\n    ],\n)\n";
+  const std::string folder = "ops/kernels/cuda/linear/";
+  const std::string on_emulator = "#include \"ops/testing/emulator/gpu_op_tester.h\"\n";
+  const auto found = [&](const std::string& build_file, const std::string& test) {
+    return FindKernelsWithoutTest(
+        {{folder + "BUILD.bazel", build_file}},
+        {{folder + "x.cu", ""}, {folder + "x.cc", on_emulator}, {folder + "x_test.cc", test}});
+  };
+  EXPECT_THAT(found(tested, on_emulator), IsEmpty());
+  EXPECT_THAT(
+      found(library, on_emulator),
+      ElementsAre("ops/kernels/cuda/linear/x.cu: no test of its folder runs it on the emulator: "
+                  "give one :linear_emulated and, for example, CheckOnEmulatedGpu "
+                  "(ops/testing/emulator/gpu_op_tester.h)"));
+  EXPECT_THAT(found(tested, "#include \"ops/op.h\"\n"), ElementsAre(HasSubstr("linear/x.cu: no")));
+  std::string other = tested;
+  other.replace(other.find(":linear_emulated"), 16, ":conv_emulated");
+  EXPECT_THAT(found(other, on_emulator), ElementsAre(HasSubstr("linear/x.cu: no test")));
 }
 
 }  // namespace

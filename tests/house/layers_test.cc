@@ -668,6 +668,18 @@ TEST_F(Tree, NoKernelForGpusIsLeftOut) {
   EXPECT_THAT(FindTestsThatRunNowhere(build_files), IsEmpty());
 }
 
+TEST_F(Tree, EachKernelForGpusRunsOnTheEmulator) {
+  std::map<std::string, std::string> build_files, sources;
+  size_t kernels = 0;
+  for (const std::string& path : Files()) {
+    if (std::filesystem::path(path).filename() == "BUILD.bazel") build_files[path] = Read(path);
+    if (IsSource(path)) sources[path] = Read(path);
+    kernels += path.ends_with(".cu") ? 1 : 0;
+  }
+  EXPECT_GT(kernels, 50u);
+  EXPECT_THAT(FindKernelsWithoutTest(build_files, sources), IsEmpty());
+}
+
 // Comments and documents that name a file of ours name one that is there.
 TEST_F(Tree, NamedFilesAreThere) {
   std::vector<std::string> paths = Files();
