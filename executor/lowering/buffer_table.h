@@ -42,7 +42,10 @@ class BufferTable {
 
   bool is_fixed(BufferIndex buffer) const { return records_[Root(buffer)].fixed; }
   bool in_group(BufferIndex buffer) const { return records_[Root(buffer)].group >= 0; }
-  int64_t bytes(BufferIndex buffer) const { return records_[buffer].bytes; }
+  // 0 of kNoBuffer, whose address is null.
+  int64_t bytes(BufferIndex buffer) const {
+    return buffer == kNoBuffer ? 0 : records_[buffer].bytes;
+  }
   int first(BufferIndex buffer) const { return records_[Root(buffer)].first; }
   int last(BufferIndex buffer) const { return records_[Root(buffer)].last; }
   int size() const { return static_cast<int>(records_.size()); }

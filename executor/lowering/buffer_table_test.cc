@@ -16,6 +16,18 @@ int64_t OffsetOf(const BufferTable& table, BufferIndex buffer) {
   return static_cast<char*>(table.AddressIn(buffer, arena)) - arena;
 }
 
+// Optional operands are left out, and most kernels have no workspace. Many tables: what lies beside
+// one in memory is another, not zeros.
+TEST(BufferTableTest, NoBufferHasNoBytesAndNoAddress) {
+  char bytes[64];
+  std::vector<BufferTable> tables(64);
+  for (BufferTable& table : tables) table.AddFixed(bytes, sizeof(bytes));
+  for (const BufferTable& table : tables) {
+    EXPECT_EQ(table.bytes(kNoBuffer), 0);
+    EXPECT_EQ(table.AddressIn(kNoBuffer, bytes), nullptr);
+  }
+}
+
 TEST(BufferTableTest, BuffersAliveTogetherDoNotOverlap) {
   BufferTable table;
   const BufferIndex a = table.AddArena(100);
