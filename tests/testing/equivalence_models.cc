@@ -20,6 +20,9 @@ constexpr int64_t kWidth = 12;
 constexpr int64_t kHeads = 4;
 constexpr int64_t kHidden = 17;
 constexpr int64_t kVocabulary = 13;
+constexpr int64_t kFeatures = 6;
+constexpr int64_t kStates = 7;
+constexpr int64_t kClasses = 11;
 
 // A forward graph in float32, written node by node.
 class ModelBuilder {
@@ -162,6 +165,23 @@ void BuildEncoder(Graph& graph, ModelBuilder& b) {
   graph.AddOutput(b.Op("MatMul", {b.Normalize(joined, "head.norm"), head}));
 }
 
+// Both directions over five steps; the head sees their last states, [2,N,7] as [N,14].
+void BuildLstm(Graph& graph, ModelBuilder& b) {
+  const ValueId x = b.Input("x", DType::kFloat32, {kTokens, kFeatures});
+  b.Name("lstm/");
+  const ValueId steps = b.Op("Transpose", {x}, {{"perm", Ints{1, 0, 2}}});
+  const std::vector<ValueId> outputs = b.builder().Ops(
+      "", "LSTM",
+      {steps, b.Weight("lstm.W", {2, 4 * kStates, kFeatures}),
+       b.Weight("lstm.R", {2, 4 * kStates, kStates}), b.Weight("lstm.B", {2, 8 * kStates})},
+      {{"direction", std::string("bidirectional")}, {"hidden_size", kStates}}, {false, true});
+  if (outputs.size() != 2) return;
+  const ValueId last = b.Op("Transpose", {outputs[1]}, {{"perm", Ints{1, 0, 2}}});
+  const ValueId state = b.Op("Reshape", {last, b.builder().Ints({0, 2 * kStates})});
+  b.Name("head/");
+  graph.AddOutput(b.Linear(b.Op("Tanh", {state}), "head", 2 * kStates, kClasses));
+}
+
 }  // namespace
 
 std::vector<std::string> EquivalenceModelNames() { return {"mlp", "lenet", "gpt", "encoder"}; }
@@ -184,6 +204,10 @@ absl::StatusOr<EquivalenceModel> BuildEquivalenceModel(const std::string& name, 
     name == "gpt" ? BuildGpt(model.graph, builder) : BuildEncoder(model.graph, builder);
     model.data["tokens"] = whole_numbers({samples, kTokens}, 1003, kVocabulary);
     model.data["labels"] = whole_numbers({samples, kTokens}, 1004, kVocabulary);
+  } else if (name == "lstm") {
+    BuildLstm(model.graph, builder);
+    model.data["x"] = RandomTensor({samples, kTokens, kFeatures}, 1005);
+    model.data["labels"] = whole_numbers({samples}, 1006, kClasses);
   } else {
     return absl::InvalidArgumentError(absl::StrCat("no model is called '", name, "'"));
   }

@@ -26,6 +26,9 @@ struct EquivalenceModel {
 //              layer of 17, LayerNormalization, a head of its own
 //   "encoder"  an embedding that is the head too, attention over all tokens, a skip connection over
 //              both blocks that is concatenated
+//   "lstm"     an LSTM of 7 units in both directions over 5 steps, a head on its last states
+//
+// The first four, for which tests draw plans.
 std::vector<std::string> EquivalenceModelNames();
 
 // InvalidArgument for an unknown name.
