@@ -14,6 +14,7 @@
 #include "onnx_import/annotations.h"
 #include "onnx_import/codec/attribute_codec.h"
 #include "onnx_import/codec/model_validator.h"
+#include "onnx_import/codec/operator_check.h"
 #include "onnx_import/codec/quote.h"
 #include "onnx_import/codec/tensor_codec.h"
 #include "onnx_import/codec/type_codec.h"
@@ -383,6 +384,7 @@ absl::StatusOr<Graph> Decode(std::string_view bytes) {
   auto model = std::make_shared<onnx::ModelProto>();
   WEFT_RETURN_IF_ERROR(ParseWire(bytes, WireLimits{}, *model));
   WEFT_RETURN_IF_ERROR(ValidateModel(*model));
+  WEFT_RETURN_IF_ERROR(CheckOperators(*model));
   const TensorSource source{model, nullptr};
   return GraphDecoder(model->graph(), source).Decode();
 }

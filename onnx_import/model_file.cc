@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "onnx_import/codec/left_payloads.h"
 #include "onnx_import/codec/model_validator.h"
+#include "onnx_import/codec/operator_check.h"
 #include "onnx_import/codec/quote.h"
 #include "onnx_import/codec/wire.pb.h"
 #include "platform/status.h"
@@ -55,6 +56,7 @@ absl::StatusOr<ModelFile> ModelFile::Load(FileSystem& file_system, const std::st
   model.own_name_ = path.substr(path.rfind('/') + 1);
   model.external_->Provide(model.own_name_, file);
   WEFT_RETURN_IF_ERROR(model.ParseAndValidate(/*leaves_payloads=*/true));
+  WEFT_RETURN_IF_ERROR(Printable(Annotate(CheckOperators(*model.proto_), model.Label())));
   return model;
 }
 

@@ -29,7 +29,8 @@ class ModelFile {
   // Maps and checks a file. Weights stay in it until they are read, in the file itself as beside it
   // (codec/left_payloads.h). The file system is borrowed for as long as the model or a tensor of it
   // lives. Errors are one paragraph that names the file; codes: what FileSystem says (NotFound,
-  // ...), InvalidArgument, ResourceExhausted.
+  // ...), InvalidArgument, ResourceExhausted; PermissionDenied for an operator that the process's
+  // policy does not allow (codec/operator_check.h).
   static absl::StatusOr<ModelFile> Load(FileSystem& file_system, const std::string& path,
                                         const WireLimits& limits = {});
   // The same for bytes in memory; `label` stands for the path in messages. Such a model can have no

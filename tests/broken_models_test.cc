@@ -188,5 +188,51 @@ INSTANTIATE_TEST_SUITE_P(All, FaultyOp,
                                            std::pair{"NoType", "output 0"}),
                          [](const auto& info) { return std::string(info.param.first); });
 
+// The schema function of this one sets no type: had it run, the error would be another one.
+TEST(DeniedOp, IsRefusedByEveryCommandBeforeAFunctionOfItRuns) {
+  onnx::ModelProto model = NamedModel("agraph (float[N,4] x) => (float[M,4] y) { y = Relu(x) }");
+  model.mutable_graph()->mutable_node(0)->set_op_type("NoType");
+  model.mutable_graph()->mutable_node(0)->set_domain("faulty");
+  onnx::OperatorSetIdProto& opset = *model.add_opset_import();
+  opset.set_domain("faulty");
+  opset.set_version(1);
+  const std::string path =
+      WriteBrokenModel({"DeniedOp", model.SerializeAsString(), FoundBy::kRun, {}, {}});
+  const std::string folder = path.substr(0, path.rfind('/'));
+  WriteTestFile(folder + "/x.npy", ToNpy(Tensor::Zeros(DType::kFloat32, {2, 4}).value()).value());
+  const std::vector<std::vector<std::string>> commands = {
+      {"run", path, "--input", "x=" + folder + "/x.npy", "--output-dir", folder + "/out"},
+      {"inspect", path},
+      {"check", path},
+      {"plan", path, "--batch", "2"},
+      {"train", path, "--data", "x=" + folder + "/x.npy", "--steps", "1", "--batch", "2"}};
+  for (std::vector<std::string> command : commands) {
+    SCOPED_TRACE(command[0]);
+    command.insert(command.end(), {"--op_library", "ops/custom/testing/faulty_ops.so"});
+    std::vector<std::string> denied = command;
+    denied.insert(denied.end(), {"--deny-ops", "faulty::No*"});
+    const CommandResult result = RunCommand(denied);
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kModel)) << result.err;
+    ExpectOneParagraph(result.err);
+    EXPECT_THAT(result.err, HasSubstr("node 'node0' (NoType): operator 'faulty::NoType' is denied "
+                                      "by --deny-ops 'faulty::No*'"));
+    std::vector<std::string> not_allowed = command;
+    not_allowed.insert(not_allowed.end(), {"--allow-ops", "*"});
+    EXPECT_THAT(RunCommand(not_allowed).err, HasSubstr("operator 'faulty::NoType' is not allowed"));
+    const CommandResult allowed = RunCommand(command);
+    EXPECT_THAT(allowed.err, Not(HasSubstr("-ops")));
+  }
+}
+
+TEST(DeniedOp, APatternThatIsNoneIsAUsageErrorAndAnIdleOneANote) {
+  const CommandResult bad = RunCommand({"ops", "--deny-ops", "faulty::"});
+  EXPECT_EQ(bad.exit_code, static_cast<int>(ExitCode::kUsage));
+  EXPECT_THAT(bad.err, HasSubstr("--deny-ops 'faulty::' is no pattern of operators"));
+  const CommandResult idle = RunCommand({"ops", "--deny-ops", "Lop", "--deny-ops", "corp::*"});
+  EXPECT_EQ(idle.exit_code, 0);
+  EXPECT_THAT(idle.err, HasSubstr("note: --deny-ops 'Lop' fits no operator that is known"));
+  EXPECT_THAT(idle.err, Not(HasSubstr("corp")));
+}
+
 }  // namespace
 }  // namespace weft::testing

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,8 +28,10 @@ Loaded& Global() {
 void AddLoadedLibrary(OpLibrary library, const WeftOpLibrary& description) {
   Loaded& loaded = Global();
   MutexLock lock(loaded.mutex);
+  const std::set<std::string> names(library.ops.begin(), library.ops.end());
   for (uint32_t k = 0; k < description.num_ops; ++k) {
     const WeftOpDescriptor& op = description.ops[k];
+    if (!names.contains(absl::StrCat(op.domain, "::", op.name))) continue;
     loaded.ops[{op.domain, op.name}] = &op;
   }
   loaded.libraries.push_back(std::move(library));

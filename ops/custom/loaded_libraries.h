@@ -11,12 +11,14 @@ namespace weft {
 
 // A loaded library of custom ops.
 struct OpLibrary {
-  std::string path;              // absolute, as it was loaded
-  std::string checksum;          // of the file's content, 16 hexadecimal digits
-  std::vector<std::string> ops;  // full names, "example::Square"
+  std::string path;      // absolute, as it was loaded
+  std::string checksum;  // of the file's content, 16 hexadecimal digits
+  // Full names, "example::Square", of those that the policy of operators allows.
+  std::vector<std::string> ops;
 };
 
-// For the loader. `description` lives as long as the process. Thread-safe, as all of these.
+// For the loader. Ops of the description that `library` does not name stay unknown. `description`
+// lives as long as the process. Thread-safe, as all of these.
 void AddLoadedLibrary(OpLibrary library, const WeftOpLibrary& description);
 
 // Those loaded so far, in order.

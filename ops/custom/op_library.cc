@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/policy/operator_policy.h"
 #include "ops/custom/custom_op.h"
 #include "ops/custom/sharding_notation.h"
 #include "ops/defs/rules/rules.h"
@@ -153,26 +154,28 @@ absl::Status RegisterKernels(const WeftOpDescriptor& op) {
   return add(DeviceKind::kCuda, op.run_cuda);
 }
 
-// Everything is checked before anything is registered.
+// Everything is checked before anything is registered. What the process's policy of operators does
+// not allow is left out: nobody can call a function of such an op.
 absl::StatusOr<std::vector<std::string>> RegisterAll(const WeftOpLibrary& library) {
-  std::vector<OpSchema> schemas;
+  std::vector<std::pair<const WeftOpDescriptor*, OpSchema>> allowed;
   std::set<std::string> names;
   for (uint32_t k = 0; k < library.num_ops; ++k) {
-    WEFT_ASSIGN_OR_RETURN(OpSchema schema, Declaration(library.ops[k]).Schema());
-    schemas.push_back(std::move(schema));
-    const std::string name = FullName(library.ops[k]);
+    const WeftOpDescriptor& op = library.ops[k];
+    WEFT_ASSIGN_OR_RETURN(OpSchema schema, Declaration(op).Schema());
+    if (!CurrentOperatorPolicy().Check(op.domain, op.name).ok()) continue;
+    allowed.emplace_back(&op, std::move(schema));
+    const std::string name = FullName(op);
     const bool is_new =
-        names.insert(name).second &&
-        OpRegistry::Global().Find(library.ops[k].domain, library.ops[k].name) == nullptr;
+        names.insert(name).second && OpRegistry::Global().Find(op.domain, op.name) == nullptr;
     if (!is_new) {
       return absl::AlreadyExistsError(
           absl::StrCat("op '", name, "' is there already: declared twice, or by another library"));
     }
   }
-  if (schemas.empty()) return absl::InvalidArgumentError("it declares no op");
-  for (uint32_t k = 0; k < library.num_ops; ++k) {
-    WEFT_RETURN_IF_ERROR(OpRegistry::Global().Register(std::move(schemas[k])));
-    WEFT_RETURN_IF_ERROR(RegisterKernels(library.ops[k]));
+  if (library.num_ops == 0) return absl::InvalidArgumentError("it declares no op");
+  for (auto& [op, schema] : allowed) {
+    WEFT_RETURN_IF_ERROR(OpRegistry::Global().Register(std::move(schema)));
+    WEFT_RETURN_IF_ERROR(RegisterKernels(*op));
   }
   return std::vector<std::string>(names.begin(), names.end());
 }

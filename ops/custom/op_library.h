@@ -11,7 +11,8 @@
 namespace weft {
 
 // Loads a shared library, compares the ABI versions, checks what it declares, and registers its ops
-// in OpRegistry::Global() and their kernels in KernelRegistry::Global(). Never unloaded. The same
+// in OpRegistry::Global() and their kernels in KernelRegistry::Global(), those alone that the
+// process's policy allows (graph/policy/operator_policy.h). Never unloaded. The same
 // content again changes nothing. A library is code of the user's that runs in this process: whoever
 // can write it can do what the process can do. Call it before the first model is read, from one
 // thread at a time.

@@ -1,7 +1,9 @@
 #include "ops/custom/op_library.h"
 
+#include <filesystem>
 #include <fstream>
 
+#include "graph/policy/operator_policy.h"
 #include "gtest/gtest.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"
@@ -15,10 +17,12 @@ std::string Library(const std::string& name) { return "ops/custom/" + name; }
 class OpLibraryTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
+    SetOperatorPolicy(OperatorPolicy::Create({}, {"faulty::R*"}).value());
     for (const char* name : {"examples/swiglu.so", "testing/faulty_ops.so"}) {
       const auto library = LoadOpLibrary(RealFileSystem(), Library(name));
       ASSERT_TRUE(library.ok()) << library.status();
     }
+    SetOperatorPolicy({});
   }
 };
 
@@ -53,6 +57,32 @@ TEST_F(OpLibraryTest, TheSameContentIsLoadedOnce) {
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->ops, (std::vector<std::string>{"example::SwiGlu", "example::SwiGluGrad"}));
   EXPECT_EQ(LoadedOpLibraries().size(), before);
+}
+
+TEST_F(OpLibraryTest, OneOpOfALibraryMayBeDenied) {
+  EXPECT_NE(FindCustomOp("faulty", "Throws"), nullptr);
+  EXPECT_NE(OpRegistry::Global().Find("faulty", "Throws"), nullptr);
+  EXPECT_EQ(FindCustomOp("faulty", "Race"), nullptr);
+  EXPECT_EQ(OpRegistry::Global().Find("faulty", "Race"), nullptr);
+  EXPECT_EQ(KernelRegistry::Global().Find("faulty", "Race", DeviceKind::kCpu), nullptr);
+}
+
+// A copy with another checksum is another library.
+TEST_F(OpLibraryTest, OpsThatThePolicyDoesNotAllowStayUnknown) {
+  const std::string copy = ::testing::TempDir() + "/denied.so";
+  std::filesystem::copy_file(Library("examples/swiglu.so"), copy,
+                             std::filesystem::copy_options::overwrite_existing);
+  std::ofstream(copy, std::ios::app) << "another end";
+  // With all of them allowed they are those that are there already.
+  EXPECT_EQ(LoadOpLibrary(RealFileSystem(), copy).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  SetOperatorPolicy(OperatorPolicy::Create({}, {"example::*"}).value());
+  const auto none = LoadOpLibrary(RealFileSystem(), copy);
+  SetOperatorPolicy({});
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE(none->ops.empty());
+  // Those of the library before are theirs still.
+  EXPECT_NE(FindCustomOp("example", "SwiGlu"), nullptr);
 }
 
 TEST_F(OpLibraryTest, AnotherVersionIsRefusedNamingBoth) {

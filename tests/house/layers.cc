@@ -59,7 +59,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
   static const auto* const rooms = new std::vector<std::vector<std::string>>{
       {"platform/", "platform/text/"},
       {"tensor/", "tensor/cuda/", "tensor/lookup/", "tensor/timing/"},
-      {"graph/", "graph/schedule/", "graph/passes/"},
+      {"graph/", "graph/schedule/", "graph/passes/", "graph/policy/"},
       {"ops/", "ops/defs/rules/", "ops/defs/", "ops/fusion/", "ops/kernels/cpu/blocks/",
        "ops/kernels/", "ops/kernels/cuda/language/", "ops/kernels/cuda/blocks/",
        "ops/kernels/cuda/", "ops/testing/", "ops/testing/emulator/", "ops/custom/",

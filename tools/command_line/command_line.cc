@@ -8,14 +8,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "graph/op_schema.h"
+#include "graph/policy/operator_policy.h"
+#include "graph/schema_lookup.h"
 #include "ops/custom/op_library.h"
 #include "platform/file_system.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
 #include "platform/text/nearest_name.h"
 #include "tools/command_line/help_text.h"
 #include "tools/console/version.h"
 #include "tools/flags/job_file.h"
 #include "tools/flags/options.h"
+#include "tools/flags/pattern_list.h"
 #include "tools/flags/renamed_flags.h"
 
 namespace weft {
@@ -96,6 +101,8 @@ std::string Parse(CLI::App& app, const std::vector<std::string>& arguments) {
 // Options that commands have without declaring them.
 struct CommonFlags {
   std::vector<std::string> op_libraries;
+  std::vector<std::string> allowed_ops;
+  std::vector<std::string> denied_ops;
   bool print_job = false;
   std::string log_level = "error";
 };
@@ -105,7 +112,18 @@ void AddCommonOptions(const Command& command, CLI::App& app, CommonFlags& flags)
     app.add_option("--op_library,--op-library", flags.op_libraries,
                    "a shared library of custom ops (docs/custom-ops.md); may be repeated")
         ->type_name("FILE.so")
-        ->group("custom operators");
+        ->group(kTrustOptions);
+    app.add_option("--allow-ops", flags.allowed_ops,
+                   "the only operators that models may have: NAME, for ONNX's own, DOMAIN::NAME or "
+                   "patterns of them with * and ?, or @FILE with a line each; may be repeated. A "
+                   "worker asks for all nodes of its part, those that training adds too")
+        ->type_name("PATTERN")
+        ->group(kTrustOptions);
+    app.add_option("--deny-ops", flags.denied_ops,
+                   "operators that models may not have, whatever is allowed; patterns as for "
+                   "--allow-ops. Those of op libraries are then not known")
+        ->type_name("PATTERN")
+        ->group(kTrustOptions);
   }
   AddLogLevel(app, flags.log_level);
   if (command.reads_models()) AddJobFile(app, flags.print_job);
@@ -118,12 +136,36 @@ void TakeOneValueEachTime(CLI::App& app) {
   }
 }
 
+// Before any library: the policy says what is registered of it.
+absl::Status SetPolicy(const CommonFlags& flags) {
+  FileSystem& files = RealFileSystem();
+  WEFT_ASSIGN_OR_RETURN(const auto allowed,
+                        ReadPatternList(files, "--allow-ops", flags.allowed_ops));
+  WEFT_ASSIGN_OR_RETURN(const auto denied, ReadPatternList(files, "--deny-ops", flags.denied_ops));
+  WEFT_ASSIGN_OR_RETURN(OperatorPolicy policy, OperatorPolicy::Create(allowed, denied));
+  SetOperatorPolicy(std::move(policy));
+  return absl::OkStatus();
+}
+
 absl::Status LoadOpLibraries(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     const auto library = LoadOpLibrary(RealFileSystem(), path);
     if (!library.ok()) return WithExitCode(library.status(), ExitCode::kPlan);
   }
   return absl::OkStatus();
+}
+
+// A pattern with a slip denies nothing.
+void NoteUnmatchedPatterns(Console& console) {
+  if (CurrentOperatorPolicy().allows_all()) return;
+  std::vector<std::string> known;
+  for (const OpSchema* schema : OpRegistry::Global().All()) {
+    known.push_back(FullOpName(schema->domain(), schema->name()));
+  }
+  for (const std::string& pattern : CurrentOperatorPolicy().Unmatched(known)) {
+    *console.err << "note: " << pattern
+                 << " fits no operator that is known; see graph_runner ops\n";
+  }
 }
 
 int RunCommand(Command& command, const std::vector<std::string>& arguments, Console& console) {
@@ -147,8 +189,11 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
   }
   SetLogLevel(*ParseLogLevel(flags.log_level));
   SetLogName(command.name());
+  const absl::Status policy = WithExitCode(SetPolicy(flags), ExitCode::kUsage);
+  if (!policy.ok()) return Fail(policy, "", console);
   const absl::Status loaded = LoadOpLibraries(flags.op_libraries);
   if (!loaded.ok()) return Fail(loaded, "", console);
+  NoteUnmatchedPatterns(console);
   const absl::StatusOr<ExitCode> result = command.Run(console);
   console.out->flush();
   if (!result.ok()) {

@@ -164,7 +164,7 @@ bool LoopFlags::Decides(const CLI::Option& option) {
   // files are compared, not their paths.
   static const auto* const free_groups =
       new std::set<std::string>{kCheckpointOptions, kEvaluationOptions, "placement", "results",
-                                "custom operators", kWithoutEffect,     "sweep"};
+                                kTrustOptions,      kWithoutEffect,     "sweep"};
   static const auto* const free_flags = new std::set<std::string>{
       "data",   "labels",       "local",     "cluster", "steps",   "epochs",   "out",
       "config", "print-config", "log-level", "dump",    "explain", "prefetch", "reader-threads"};

@@ -11,6 +11,9 @@ namespace weft {
 // Options of this group are in the short help; those of other groups in --help=all alone.
 inline constexpr char kMainOptions[] = "options";
 
+// What a command takes from elsewhere: operators and signatures. All that read models have them.
+inline constexpr char kTrustOptions[] = "trust";
+
 // Options of `train` that a command takes, so that flags and job files of a training can be given
 // to it as they are, but that change nothing of what it does (tools/flags/train_flags.h).
 inline constexpr char kWithoutEffect[] = "without effect here, taken as train has them";
