@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "graph/policy/file_verifier.h"
+#include "onnx_import/codec/external_locations.h"
 #include "onnx_import/codec/left_payloads.h"
 #include "onnx_import/codec/model_validator.h"
 #include "onnx_import/codec/operator_check.h"
@@ -22,6 +24,8 @@ std::string FolderOf(const std::string& path) {
 }
 
 }  // namespace
+
+std::set<std::string> ModelFile::ExternalFiles() const { return ExternalLocations(*proto_); }
 
 std::string ModelFile::Label() const { return absl::StrCat("model ", QuotedPath(path_)); }
 
@@ -49,10 +53,12 @@ absl::StatusOr<ModelFile> ModelFile::Load(FileSystem& file_system, const std::st
   model.path_ = path;
   model.limits_ = limits;
   WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, file_system.MapFile(path));
+  WEFT_ASSIGN_OR_RETURN(auto manifest, VerifyFile(file_system, path, file->bytes()));
   model.bytes_ = std::string_view(reinterpret_cast<const char*>(file->data()), file->size());
   model.bytes_owner_ = file;
   model.external_ = std::make_shared<ExternalData>(file_system, FolderOf(path));
   model.external_->SetOwnFile(file);
+  model.external_->SetManifest(std::move(manifest));
   model.own_name_ = path.substr(path.rfind('/') + 1);
   model.external_->Provide(model.own_name_, file);
   WEFT_RETURN_IF_ERROR(model.ParseAndValidate(/*leaves_payloads=*/true));

@@ -3,6 +3,7 @@
 #define WEFT_ONNX_IMPORT_MODEL_FILE_H_
 
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -30,7 +31,8 @@ class ModelFile {
   // (codec/left_payloads.h). The file system is borrowed for as long as the model or a tensor of it
   // lives. Errors are one paragraph that names the file; codes: what FileSystem says (NotFound,
   // ...), InvalidArgument, ResourceExhausted; PermissionDenied for an operator that the process's
-  // policy does not allow (codec/operator_check.h).
+  // policy does not allow (codec/operator_check.h), and for files, beside it too, that the
+  // process's verifier does not answer for (graph/policy/file_verifier.h).
   static absl::StatusOr<ModelFile> Load(FileSystem& file_system, const std::string& path,
                                         const WireLimits& limits = {});
   // The same for bytes in memory; `label` stands for the path in messages. Such a model can have no
@@ -50,6 +52,8 @@ class ModelFile {
   const std::shared_ptr<const onnx::ModelProto>& proto() const { return proto_; }
   // Null for models in memory.
   ExternalData* external() const { return external_.get(); }
+  // The files beside it that its tensors say they are in, relative to its folder.
+  std::set<std::string> ExternalFiles() const;
   // What an edited file calls the file that it was made of; "" for models in memory. It has no file
   // of that name beside it: an exporter puts such payloads back into the file.
   const std::string& own_name() const { return own_name_; }

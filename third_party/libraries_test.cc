@@ -2,6 +2,8 @@
 // name.
 
 #include <leptonica/allheaders.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
 #include <re2/re2.h>
 #include <zlib.h>
 
@@ -100,6 +102,17 @@ TEST(Libraries, Onnx) {
 
 TEST(Libraries, Rapidcheck) {
   EXPECT_TRUE(rc::check("addition commutes", [](int16_t a, int16_t b) { return a + b == b + a; }));
+}
+
+TEST(Libraries, OpenSsl) {
+  EVP_PKEY* const key = EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519");
+  ASSERT_NE(key, nullptr);
+  EXPECT_EQ(EVP_PKEY_id(key), EVP_PKEY_ED25519);
+  EVP_PKEY_free(key);
+  SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
+  ASSERT_NE(context, nullptr);
+  EXPECT_EQ(SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION), 1);
+  SSL_CTX_free(context);
 }
 
 TEST(Libraries, Re2) { EXPECT_TRUE(RE2::FullMatch("weft", "[a-w]+t")); }

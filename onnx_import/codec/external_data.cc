@@ -71,6 +71,9 @@ absl::StatusOr<std::shared_ptr<Buffer>> ExternalData::Map(const onnx::TensorProt
     if (!mapped.ok()) {
       return Annotate(mapped.status(), absl::StrCat("external data in ", Quoted(region.location)));
     }
+    if (manifest_ != nullptr) {
+      WEFT_RETURN_IF_ERROR(manifest_->Check(region.location, (*mapped)->bytes()));
+    }
     file = *std::move(mapped);
   }
   if (region.offset > file->size() || bytes > file->size() - region.offset) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "graph/policy/file_verifier.h"
 #include "platform/file_system.h"
 #include "tensor/buffer.h"
 
@@ -32,6 +33,11 @@ class ExternalData {
   // `bytes` at `offset` of the model's own file, not copied and perhaps not aligned.
   // InvalidArgument where it has no such bytes.
   absl::StatusOr<std::shared_ptr<Buffer>> MapOwn(uint64_t offset, size_t bytes) const;
+  // Who answers for the files that are mapped from now on (graph/policy/file_verifier.h); null:
+  // nobody is asked.
+  void SetManifest(std::shared_ptr<const FileManifest> manifest) {
+    manifest_ = std::move(manifest);
+  }
   // What a location means from now on, whatever lies in the folder.
   void Provide(const std::string& location, std::shared_ptr<const MappedFile> file) {
     files_[location] = std::move(file);
@@ -39,7 +45,8 @@ class ExternalData {
 
   // The mapped bytes of a tensor with data_location EXTERNAL, not copied and perhaps not aligned.
   // `bytes` is what dtype and dims ask for. InvalidArgument when location, offset or length are
-  // missing, malformed, outside the file, or disagree with `bytes`; NotFound when there is no file.
+  // missing, malformed, outside the file, or disagree with `bytes`; NotFound when there is no file;
+  // PermissionDenied for a file that the manifest does not have so.
   absl::StatusOr<std::shared_ptr<Buffer>> Map(const onnx::TensorProto& tensor, size_t bytes);
 
  private:
@@ -47,6 +54,7 @@ class ExternalData {
   const std::string folder_;
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
   std::shared_ptr<const MappedFile> own_file_;
+  std::shared_ptr<const FileManifest> manifest_;
 };
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/policy/file_verifier.h"
 #include "graph/policy/operator_policy.h"
 #include "ops/custom/custom_op.h"
 #include "ops/custom/sharding_notation.h"
@@ -217,6 +218,8 @@ absl::Status InLibrary(const std::string& path, const absl::Status& status) {
 absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& path) {
   const auto file = files.MapFile(path);
   if (!file.ok()) return InLibrary(path, file.status());
+  const auto manifest = VerifyFile(files, path, (*file)->bytes());
+  if (!manifest.ok()) return InLibrary(path, manifest.status());
   const std::string checksum = absl::StrFormat("%016x", Checksum((*file)->bytes()));
   for (const OpLibrary& library : LoadedOpLibraries()) {
     if (library.checksum == checksum) return library;

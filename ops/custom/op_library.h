@@ -17,8 +17,11 @@ namespace weft {
 // can write it can do what the process can do. Call it before the first model is read, from one
 // thread at a time.
 //
-// NotFound or InvalidArgument (no library, another ABI version, a declaration that cannot be);
-// AlreadyExists when an op of the same name is there. Nothing is registered then.
+// PermissionDenied for a file that the process's verifier does not answer for
+// (graph/policy/file_verifier.h); the system opens it once more to load it, so who can replace it
+// in between can load another. NotFound or InvalidArgument (no library, another ABI version, a
+// declaration that cannot be); AlreadyExists when an op of the same name is there. Nothing is
+// registered then.
 absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& path);
 
 }  // namespace weft

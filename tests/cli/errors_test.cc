@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -272,6 +273,103 @@ TEST(Worker, HasTheDeviceThatIsNamedOrNone) {
               ExitCode::kUsage, {"--device", "'tpu' is not a device", "cuda:NUMBER"});
   ExpectError(RunCommand({"worker", "--listen", "127.0.0.1:0", "--device", "cpu:1"}),
               ExitCode::kPlan, {"this process cannot run on cpu:1"});
+}
+
+// The key of test 2 of RFC 8032, section 7.1.
+class Signed : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    WriteTestFile(private_,
+                  "-----BEGIN PRIVATE KEY-----\n"
+                  "MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7\n"
+                  "-----END PRIVATE KEY-----\n");
+    std::filesystem::permissions(private_, std::filesystem::perms::owner_read);
+    WriteTestFile(public_,
+                  "-----BEGIN PUBLIC KEY-----\n"
+                  "MCowBQYDK2VwAyEAPUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=\n"
+                  "-----END PUBLIC KEY-----\n");
+  }
+  void TearDown() override { std::filesystem::remove(private_); }
+
+  CommandResult Sign(const std::string& path) {
+    return RunCommand({"ckpt", "sign", path, "--key", private_});
+  }
+  Arguments Train(const MlpJob& job, const std::string& folder, int steps) const {
+    return Arguments{"train"} + job.files() + Arguments{"--batch",
+                                                        "4",
+                                                        "--optimizer",
+                                                        "adam",
+                                                        "--steps",
+                                                        std::to_string(steps),
+                                                        "--checkpoint",
+                                                        folder,
+                                                        "--checkpoint-every",
+                                                        "2"};
+  }
+
+  const std::string private_ = TestPath("private.pem");
+  const std::string public_ = TestPath("public.pem");
+};
+
+TEST_F(Signed, AModelIsTakenByAllCommandsAndAChangedOneByNone) {
+  const MlpJob job(16);
+  std::filesystem::remove(job.model + ".sig");
+  const Arguments asks = {"--require-signature", public_};
+  ExpectError(RunCommand(Arguments{"inspect", job.model} + asks), ExitCode::kModel,
+              {"mlp.onnx\" has no signature", "mlp.onnx.sig", "graph_runner ckpt sign"});
+  ASSERT_EQ(Sign(job.model).exit_code, 0);
+  for (const Arguments& command : std::vector<Arguments>{
+           {"inspect", job.model}, {"check", job.model}, {"ckpt", "verify", job.model}}) {
+    const CommandResult result = RunCommand(command + asks);
+    EXPECT_EQ(result.exit_code, 0) << command[0] << ": " << result.err;
+  }
+  std::string bytes = ReadTestFile(job.model);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  WriteTestFile(job.model, bytes);
+  ExpectError(RunCommand(Arguments{"inspect", job.model} + asks), ExitCode::kModel,
+              {"mlp.onnx\" is not a file that", "its SHA-256 is"});
+  EXPECT_EQ(RunCommand(Arguments{"ckpt", "verify", job.model} + asks).exit_code,
+            static_cast<int>(ExitCode::kDisk));
+}
+
+TEST_F(Signed, AJobGoesOnFromASignedCheckpointAlone) {
+  const MlpJob job(16);
+  const std::string folder = TestPath("signed_checkpoints");
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(RunCommand(Train(job, folder, 2)).exit_code, 0);
+  ASSERT_EQ(Sign(job.model).exit_code, 0);
+  const Arguments resume =
+      Train(job, folder, 4) + Arguments{"--resume", "--require-signature", public_};
+  ExpectError(RunCommand(resume), ExitCode::kDisk,
+              {"--resume: ", "step-00000002/index.json\" has no signature"});
+  ASSERT_EQ(Sign(folder).exit_code, 0);
+  const CommandResult verified =
+      RunCommand({"ckpt", "verify", folder, "--require-signature", public_});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out;
+  EXPECT_THAT(verified.out, HasSubstr("step-00000002  whole, signed"));
+  // A changed file, whatever is changed of it.
+  const std::string index = folder + "/step-00000002/index.json";
+  const std::string text = ReadTestFile(index);
+  WriteTestFile(index, text + " ");
+  ExpectError(RunCommand(resume), ExitCode::kDisk, {"index.json\" is not a file that"});
+  WriteTestFile(index, text);
+  const CommandResult result = RunCommand(resume);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("resume step 2"));
+  // The checkpoint of the run's end is another one, which nobody has signed.
+  ExpectError(
+      RunCommand(Train(job, folder, 6) + Arguments{"--resume", "--require-signature", public_}),
+      ExitCode::kDisk, {"step-00000004/index.json\" has no signature"});
+}
+
+TEST_F(Signed, WhatCannotBeSignedOrVerifiedIsSaid) {
+  ExpectError(RunCommand({"ckpt", "sign", public_}), ExitCode::kUsage, {"--key KEY.pem"});
+  ExpectError(RunCommand({"ckpt", "sign", public_, "--key", public_}), ExitCode::kUsage,
+              {"public.pem", "others than its owner may use it"});
+  ExpectError(RunCommand({"ckpt", "verify", public_}), ExitCode::kUsage,
+              {"--require-signature PUBLIC.pem"});
+  ExpectError(RunCommand({"ops", "--require-signature", TestPath("none.pem")}), ExitCode::kUsage,
+              {"--require-signature", "none.pem"});
 }
 
 }  // namespace

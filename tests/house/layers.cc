@@ -75,9 +75,9 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"training/records/", "training/data/", "training/adapters/", "training/quantization/",
        "training/scaling/", "training/graph/", "training/checkpoint/", "training/job/",
        "training/adaptation/", "training/calibration/", "training/verification/"},
-      {"tools/console/", "tools/flags/", "tools/reports/", "tools/models/", "tools/jobs/",
-       "tools/sweep/", "tools/bench/", "tools/doctor/", "tools/commands/", "tools/command_line/",
-       "tools/"},
+      {"tools/console/", "tools/signing/", "tools/flags/", "tools/reports/", "tools/models/",
+       "tools/jobs/", "tools/sweep/", "tools/bench/", "tools/doctor/", "tools/commands/",
+       "tools/command_line/", "tools/"},
       {"tests/", "tests/cli/", "tests/fuzz/", "tests/house/"},
   };
   return *rooms;
@@ -106,6 +106,7 @@ const std::vector<Fence>& Fences() {
         "cooperative_groups", "mma.h", "cub/", "thrust/"},
        "cuda",
        {"tensor/cuda/", "ops/kernels/cuda/", "distributed/nccl/"}},
+      {"OpenSSL", {"openssl/"}, "openssl", {"tools/signing/"}},
       {"the solver of integer programs",
        {"coin/"},
        "cbc",

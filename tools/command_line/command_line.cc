@@ -1,6 +1,7 @@
 #include "tools/command_line/command_line.h"
 
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <ostream>
 #include <utility>
@@ -9,11 +10,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/op_schema.h"
+#include "graph/policy/file_verifier.h"
 #include "graph/policy/operator_policy.h"
 #include "graph/schema_lookup.h"
 #include "ops/custom/op_library.h"
 #include "platform/file_system.h"
 #include "platform/log.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "platform/text/nearest_name.h"
 #include "tools/command_line/help_text.h"
@@ -22,6 +25,8 @@
 #include "tools/flags/options.h"
 #include "tools/flags/pattern_list.h"
 #include "tools/flags/renamed_flags.h"
+#include "tools/signing/ed25519_key.h"
+#include "tools/signing/signature.h"
 
 namespace weft {
 namespace {
@@ -103,6 +108,7 @@ struct CommonFlags {
   std::vector<std::string> op_libraries;
   std::vector<std::string> allowed_ops;
   std::vector<std::string> denied_ops;
+  std::vector<std::string> keys;
   bool print_job = false;
   std::string log_level = "error";
 };
@@ -124,6 +130,12 @@ void AddCommonOptions(const Command& command, CLI::App& app, CommonFlags& flags)
                    "--allow-ops. Those of op libraries are then not known")
         ->type_name("PATTERN")
         ->group(kTrustOptions);
+    app.add_option(
+           "--require-signature", flags.keys,
+           "take models, their external data, checkpoints and op libraries with a signature "
+           "of this Ed25519 key alone (ckpt sign makes them); may be repeated: one is enough")
+        ->type_name("PUBLIC.pem")
+        ->group(kTrustOptions);
   }
   AddLogLevel(app, flags.log_level);
   if (command.reads_models()) AddJobFile(app, flags.print_job);
@@ -144,6 +156,14 @@ absl::Status SetPolicy(const CommonFlags& flags) {
   WEFT_ASSIGN_OR_RETURN(const auto denied, ReadPatternList(files, "--deny-ops", flags.denied_ops));
   WEFT_ASSIGN_OR_RETURN(OperatorPolicy policy, OperatorPolicy::Create(allowed, denied));
   SetOperatorPolicy(std::move(policy));
+  std::vector<VerifyingKey> keys;
+  for (const std::string& path : flags.keys) {
+    auto key = VerifyingKey::Read(files, path);
+    if (!key.ok()) return Annotate(key.status(), "--require-signature");
+    keys.push_back(*std::move(key));
+  }
+  SetFileVerifier(keys.empty() ? nullptr
+                               : std::make_shared<const SignatureVerifier>(std::move(keys)));
   return absl::OkStatus();
 }
 

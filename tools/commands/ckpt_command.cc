@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/policy/file_verifier.h"
 #include "onnx_import/importer.h"
 #include "onnx_import/parameters/trainable.h"
 #include "placement/files/plan_file.h"
@@ -19,6 +20,7 @@
 #include "platform/checksum.h"
 #include "platform/file_system.h"
 #include "platform/folders.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "platform/text/nearest_name.h"
 #include "tools/commands/command.h"
@@ -26,6 +28,8 @@
 #include "tools/flags/options.h"
 #include "tools/flags/tie_flags.h"
 #include "tools/jobs/trained_model.h"
+#include "tools/signing/ed25519_key.h"
+#include "tools/signing/signed_set.h"
 #include "training/adapters/adapter_options.h"
 #include "training/adapters/quantized_bases.h"
 #include "training/checkpoint/checkpoint.h"
@@ -70,19 +74,22 @@ class CkptCommand final : public Command {
  public:
   std::string name() const override { return "ckpt"; }
   std::string summary() const override {
-    return "Inspects checkpoints, and exports models from them";
+    return "Inspects and signs checkpoints, and exports models from them";
   }
   std::string usage() const override {
-    return "list DIR | verify PATH | diff A B | export PATH MODEL.onnx -o OUT.onnx";
+    return "list|verify|sign PATH, diff A B, export PATH MODEL.onnx -o OUT.onnx";
   }
   std::vector<std::string> examples() const override {
     return {"graph_runner ckpt list saved", "graph_runner ckpt diff saved/step-00000100 saved",
-            "graph_runner ckpt export saved model.onnx --ema -o averaged.onnx"};
+            "graph_runner ckpt export saved model.onnx --ema -o averaged.onnx",
+            "graph_runner ckpt sign saved --key private.pem"};
   }
 
   void AddOptions(CLI::App& app) override {
-    app.add_option("ACTION", action_,
-                   "list checkpoints, verify every byte, diff two by tensor, or export the weights")
+    app.add_option(
+           "ACTION", action_,
+           "list checkpoints, verify every byte, sign one or a model, diff two by tensor, or "
+           "export the weights")
         ->type_name("ACTION")
         ->required();
     app.add_option("PATH", paths_,
@@ -92,6 +99,9 @@ class CkptCommand final : public Command {
         ->required();
     app.add_option("-o,--out", output_, "for export: write the model with the checkpoint's weights")
         ->type_name("OUT.onnx");
+    app.add_option("--key", key_,
+                   "for sign: the Ed25519 key (openssl genpkey -algorithm ed25519 -out KEY.pem)")
+        ->type_name("KEY.pem");
     app.add_flag("--ema", averages_, "for export: use the averages of train --ema");
     AddExportMode(app, export_mode_, "results");
     AddOutputFormat(app, format_);
@@ -99,11 +109,12 @@ class CkptCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     const std::map<std::string, size_t> actions = {
-        {"list", 1}, {"verify", 1}, {"diff", 2}, {"export", 2}};
+        {"list", 1}, {"verify", 1}, {"sign", 1}, {"diff", 2}, {"export", 2}};
     const auto action = actions.find(action_);
     if (action == actions.end()) {
-      return UsageError(absl::StrCat("'", action_, "' is no action",
-                                     DidYouMean(action_, {"list", "verify", "diff", "export"})));
+      return UsageError(
+          absl::StrCat("'", action_, "' is no action",
+                       DidYouMean(action_, {"list", "verify", "sign", "diff", "export"})));
     }
     if (paths_.size() != action->second) {
       return UsageError(
@@ -111,6 +122,7 @@ class CkptCommand final : public Command {
     }
     if (action_ == "list") return List(console);
     if (action_ == "verify") return Verify(console);
+    if (action_ == "sign") return Sign(console);
     return action_ == "diff" ? Diff(console) : Export(console);
   }
 
@@ -176,8 +188,54 @@ class CkptCommand final : public Command {
     return ExitCode::kOk;
   }
 
+  absl::StatusOr<ExitCode> Sign(Console& console) const {
+    if (key_.empty()) return UsageError("ckpt sign needs the key: --key KEY.pem");
+    const auto key = SigningKey::Read(key_);
+    if (!key.ok()) return WithExitCode(Annotate(key.status(), "--key"), ExitCode::kUsage);
+    std::string path = paths_[0];
+    if (std::filesystem::is_directory(path)) {
+      WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> folders, CheckpointsAt(path));
+      path = folders.back();
+    }
+    const auto written = SignPath(RealFileSystem(), path, *key);
+    if (!written.ok()) return WithExitCode(written.status(), ExitCode::kDisk);
+    if (format_ == "json") {
+      Print({{"signature", written->path},
+             {"files", written->files.size()},
+             {"key", key->verifying_key().id()}},
+            console);
+    } else {
+      *console.out << Printable(written->path) << "  signs " << written->files.size()
+                   << " files by the key with the SHA-256 " << key->verifying_key().id() << "\n";
+    }
+    return ExitCode::kOk;
+  }
+
+  // A model, or another single file: of these, signatures alone can be verified.
+  absl::StatusOr<ExitCode> VerifyFileAlone(Console& console) const {
+    if (!HasFileVerifier()) {
+      return UsageError(absl::StrCat(paths_[0],
+                                     " is no folder of checkpoints; to verify the signature of a "
+                                     "file, give --require-signature PUBLIC.pem"));
+    }
+    const auto files = FilesToSign(RealFileSystem(), paths_[0]);
+    if (format_ == "json") {
+      Json row = {{"file", paths_[0]}, {"whole", files.ok()}};
+      if (!files.ok()) row["error"] = std::string(files.status().message());
+      Print(Json::array({std::move(row)}), console);
+    } else {
+      *console.out << Printable(paths_[0]) << "  "
+                   << (files.ok() ? absl::StrCat("signed, ", files->size(), " files")
+                                  : Printable(std::string(files.status().message())))
+                   << "\n";
+    }
+    return files.ok() ? ExitCode::kOk : ExitCode::kDisk;
+  }
+
   absl::StatusOr<ExitCode> Verify(Console& console) const {
+    if (std::filesystem::is_regular_file(paths_[0])) return VerifyFileAlone(console);
     WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> folders, CheckpointsAt(paths_[0]));
+    const std::string whole_text = HasFileVerifier() ? "whole, signed" : "whole";
     Json rows = Json::array();
     bool whole = true;
     for (const std::string& folder : folders) {
@@ -189,7 +247,7 @@ class CkptCommand final : public Command {
       if (!status.ok()) rows.back()["error"] = std::string(status.message());
       if (format_ == "json") continue;
       *console.out << Printable(folder) << "  "
-                   << (status.ok() ? "whole" : Printable(std::string(status.message()))) << "\n";
+                   << (status.ok() ? whole_text : Printable(std::string(status.message()))) << "\n";
     }
     if (format_ == "json") Print(rows, console);
     return whole ? ExitCode::kOk : ExitCode::kDisk;
@@ -381,6 +439,7 @@ class CkptCommand final : public Command {
   std::string action_;
   std::vector<std::string> paths_;
   std::string output_;
+  std::string key_;
   bool averages_ = false;
   std::string export_mode_;
   std::string format_ = "text";

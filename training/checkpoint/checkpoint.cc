@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "executor/variables/variable_store.h"
+#include "graph/policy/file_verifier.h"
 #include "platform/checksum.h"
 #include "platform/mapped_pages.h"
 #include "platform/status_macros.h"
@@ -39,10 +40,11 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(FileSystem& files, const std::string
     return Damaged(path,
                    absl::StrCat("it has ", index->size(), " bytes, the most is ", kMaxIndexBytes));
   }
+  WEFT_ASSIGN_OR_RETURN(const auto manifest, VerifyFile(files, path, index->bytes()));
   const std::string text(reinterpret_cast<const char*>(index->data()), index->size());
   WEFT_ASSIGN_OR_RETURN(checkpoint.index_, CheckpointIndex::FromJson(text, path));
   for (const CheckpointFile& file : checkpoint.index_.files) {
-    WEFT_RETURN_IF_ERROR(checkpoint.OpenFile(files, file));
+    WEFT_RETURN_IF_ERROR(checkpoint.OpenFile(files, file, manifest.get()));
   }
   for (const CheckpointTensor& tensor : checkpoint.index_.tensors) {
     for (const CheckpointPart& part : tensor.parts) {
@@ -52,7 +54,8 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(FileSystem& files, const std::string
   return checkpoint;
 }
 
-absl::Status Checkpoint::OpenFile(FileSystem& files, const CheckpointFile& file) {
+absl::Status Checkpoint::OpenFile(FileSystem& files, const CheckpointFile& file,
+                                  const FileManifest* manifest) {
   const std::string path = absl::StrCat(folder_, "/", file.name);
   auto mapped = files.MapFileBeneath(folder_, file.name);
   if (absl::IsNotFound(mapped.status())) return Damaged(path, "it is missing");
@@ -60,6 +63,9 @@ absl::Status Checkpoint::OpenFile(FileSystem& files, const CheckpointFile& file)
   if (static_cast<int64_t>((*mapped)->size()) != file.bytes) {
     return Damaged(
         path, absl::StrCat("it has ", (*mapped)->size(), " bytes, the index says ", file.bytes));
+  }
+  if (manifest != nullptr) {
+    WEFT_RETURN_IF_ERROR(manifest->Check(file.name, (*mapped)->bytes()));
   }
   WEFT_ASSIGN_OR_RETURN(const SafetensorsLayout layout, ParseSafetensors((*mapped)->bytes(), path));
   File& opened = files_.emplace_back();

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "executor/variables/safetensors.h"
+#include "graph/policy/file_verifier.h"
 #include "platform/file_system.h"
 #include "tensor/tensor.h"
 #include "training/checkpoint/checkpoint_index.h"
@@ -20,7 +21,9 @@ namespace weft {
 class Checkpoint {
  public:
   // Reads index and headers, and checks that they agree with each other and with the files' sizes.
-  // Cheap. NotFound when there is none at `folder`; DataLoss naming file and tensor.
+  // Cheap. NotFound when there is none at `folder`; DataLoss naming file and tensor. Where the
+  // process has a verifier (graph/policy/file_verifier.h), it reads all files first:
+  // PermissionDenied for one that nobody answers for.
   static absl::StatusOr<Checkpoint> Open(FileSystem& files, const std::string& folder);
 
   const std::string& folder() const { return folder_; }
@@ -39,7 +42,9 @@ class Checkpoint {
 
   Checkpoint() = default;
   std::string PathOf(int file) const;
-  absl::Status OpenFile(FileSystem& files, const CheckpointFile& file);
+  // `manifest` may be null.
+  absl::Status OpenFile(FileSystem& files, const CheckpointFile& file,
+                        const FileManifest* manifest);
   // Whether the file has the part that the index says.
   absl::Status CheckPart(const CheckpointTensor& tensor, const CheckpointPart& part) const;
   std::span<const std::byte> BytesOf(const CheckpointTensor& tensor,
