@@ -25,6 +25,7 @@ class FaultyDisk::State {
       return absl::CancelledError(
           absl::StrCat("the process was killed before it could ", std::string(action), " ", path));
     }
+    if (change == failing_) return SystemError(failure_, action, path);
     if (error_number_ != 0) return SystemError(error_number_, action, path);
     return absl::OkStatus();
   }
@@ -37,6 +38,12 @@ class FaultyDisk::State {
     MutexLock lock(mutex_);
     error_number_ = error_number;
   }
+  void FailOnce(int change, int error_number) {
+    MutexLock lock(mutex_);
+    failing_ = change;
+    failure_ = error_number;
+    changes_ = 0;
+  }
   int changes() {
     MutexLock lock(mutex_);
     return changes_;
@@ -47,6 +54,8 @@ class FaultyDisk::State {
   int changes_ ABSL_GUARDED_BY(mutex_) = 0;
   int death_ ABSL_GUARDED_BY(mutex_) = -1;
   int error_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  int failing_ ABSL_GUARDED_BY(mutex_) = -1;  // the change that fails once
+  int failure_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 class FaultyDisk::Files final : public FileSystem {
@@ -67,14 +76,11 @@ class FaultyDisk::Files final : public FileSystem {
   absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) override {
     // What a death leaves behind has a name of its own, like the real one's.
     const std::string temporary = absl::StrCat(path, ".weft-torn.tmp");
-    WEFT_RETURN_IF_ERROR(state_.Change("write", path));
-    WEFT_RETURN_IF_ERROR(Put(temporary, bytes.substr(0, bytes.size() / 2)));
-    WEFT_RETURN_IF_ERROR(state_.Change("write", path));
-    WEFT_RETURN_IF_ERROR(Put(temporary, bytes));
-    WEFT_RETURN_IF_ERROR(state_.Change("replace", path));
-    std::error_code error;
-    std::filesystem::rename(temporary, path, error);
-    return error ? SystemError(error.value(), "replace", path) : absl::OkStatus();
+    const absl::Status status = Replace(temporary, path, bytes);
+    // The dead remove nothing.
+    std::error_code ignored;
+    if (!status.ok() && !absl::IsCancelled(status)) std::filesystem::remove(temporary, ignored);
+    return status;
   }
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) override {
     WEFT_RETURN_IF_ERROR(state_.Change("open for writing", path));
@@ -98,6 +104,17 @@ class FaultyDisk::Files final : public FileSystem {
   }
 
  private:
+  absl::Status Replace(const std::string& temporary, const std::string& path,
+                       std::string_view bytes) {
+    WEFT_RETURN_IF_ERROR(state_.Change("write", path));
+    WEFT_RETURN_IF_ERROR(Put(temporary, bytes.substr(0, bytes.size() / 2)));
+    WEFT_RETURN_IF_ERROR(state_.Change("write", path));
+    WEFT_RETURN_IF_ERROR(Put(temporary, bytes));
+    WEFT_RETURN_IF_ERROR(state_.Change("replace", path));
+    std::error_code error;
+    std::filesystem::rename(temporary, path, error);
+    return error ? SystemError(error.value(), "replace", path) : absl::OkStatus();
+  }
   static absl::Status Put(const std::string& path, std::string_view bytes) {
     WEFT_ASSIGN_OR_RETURN(const auto file, RealFileSystem().OpenEmpty(path));
     WEFT_RETURN_IF_ERROR(file->Append(bytes));
@@ -141,6 +158,7 @@ FileSystem& FaultyDisk::files() { return *files_; }
 Folders& FaultyDisk::folders() { return *folders_; }
 void FaultyDisk::DieAt(int change) { state_->DieAt(change); }
 void FaultyDisk::FailWith(int error_number) { state_->FailWith(error_number); }
+void FaultyDisk::FailOnce(int change, int error_number) { state_->FailOnce(change, error_number); }
 int FaultyDisk::changes() const { return state_->changes(); }
 
 }  // namespace weft::testing

@@ -29,7 +29,9 @@ class FaultyDisk {
   void DieAt(int change);
   // Every change fails with this error (ENOSPC, EIO, EACCES) until it is called again; 0 = none.
   void FailWith(int error_number);
-  // Changes that were tried since DieAt, or the beginning.
+  // Change number `change` (from 0) alone fails with this error; counted from now.
+  void FailOnce(int change, int error_number);
+  // Changes that were tried since DieAt, FailOnce, or the beginning.
   int changes() const;
 
  private:

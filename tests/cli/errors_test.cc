@@ -275,6 +275,39 @@ TEST(Worker, HasTheDeviceThatIsNamedOrNone) {
               ExitCode::kPlan, {"this process cannot run on cpu:1"});
 }
 
+// A million steps: it is found before the first one, or not at all.
+TEST(BadOutput, IsFoundBeforeTheTraining) {
+  const MlpJob job(16);
+  const Arguments train =
+      Arguments{"train"} + job.files() + Arguments{"--batch", "4", "--steps", "1000000"};
+  for (const Arguments& output : std::vector<Arguments>{
+           {"-o", "/no/such/folder/out.onnx"},
+           {"-o", "/sys/kernel/out.onnx"},
+           {"-o", "/tmp"},
+           {"--ema", "0.9", "--ema-out", "/no/such/folder/out.onnx"},
+           {"--eval-every", "1", "--eval-data", "x=" + job.images, "--eval-labels", job.labels,
+            "--best", "/no/such/folder/out.onnx"}}) {
+    ExpectError(RunCommand(train + output), ExitCode::kDisk, {output.back()});
+  }
+  for (const char* const folder : {"/proc/no_checkpoints", "/sys/kernel"}) {
+    ExpectError(RunCommand(train + Arguments{"--checkpoint", folder}), ExitCode::kDisk,
+                {"--checkpoint: ", folder});
+  }
+  EXPECT_FALSE(std::filesystem::exists("/sys/kernel/probe"));
+}
+
+// What is there is left as it is by a run that ends before its first step.
+TEST(BadOutput, AGoodOneIsNotTouchedWhereAnotherIsBad) {
+  const MlpJob job(16);
+  const std::string out = TestPath("kept.onnx");
+  WriteTestFile(out, "as it was");
+  ExpectError(RunCommand(Arguments{"train"} + job.files() +
+                         Arguments{"--batch", "4", "--steps", "1000000", "-o", out, "--ema", "0.9",
+                                   "--ema-out", "/no/such/folder/out.onnx"}),
+              ExitCode::kDisk, {"/no/such/folder"});
+  EXPECT_EQ(ReadTestFile(out), "as it was");
+}
+
 // The key of test 2 of RFC 8032, section 7.1.
 class Signed : public ::testing::Test {
  protected:

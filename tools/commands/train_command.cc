@@ -51,9 +51,11 @@ class TrainCommand final : public Command {
                           StartTrainingJob(*job, flags_, loop, console));
     // Not before: a job that is refused leaves nothing behind, and what was there as it was.
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TrainingCurves> curves, OpenCurves(*job, loop));
-    loop.MakeFolder();
+    WEFT_RETURN_IF_ERROR(loop.MakeFolder());
     WEFT_RETURN_IF_ERROR(workers->Explain(SaveProgramTexts(
         RealFileSystem(), flags_.results().programs, job->job, workers->coordinator())));
+    WEFT_RETURN_IF_ERROR(
+        CheckOutputs(RealFileSystem(), flags_.results(), flags_.loop().best_output()));
     TrainingRun run(*job, loop, *curves, console, RealClock());
     const StopSignals signals;
     const absl::Status trained =

@@ -126,11 +126,14 @@ absl::Status JobLoop::OpenFolder() {
   return absl::OkStatus();
 }
 
-void JobLoop::MakeFolder() {
-  if (!flags_.saves()) return;
-  const absl::Status made = RealFileSystem().CreateDirectories(store_->root());
-  if (made.ok()) return;
-  Note(absl::StrCat("warning: --checkpoint: ", std::string(made.message()), "; training goes on"));
+absl::Status JobLoop::MakeFolder() const {
+  if (!flags_.saves()) return absl::OkStatus();
+  absl::Status made = RealFileSystem().CreateDirectories(store_->root());
+  // A file that is dropped before it has its name.
+  if (made.ok()) {
+    made = RealFileSystem().OpenReplacement(absl::StrCat(store_->root(), "/probe")).status();
+  }
+  return WithExitCode(Annotate(made, "--checkpoint"), ExitCode::kDisk);
 }
 
 void JobLoop::AdoptPlan(JobSpec& spec) const {

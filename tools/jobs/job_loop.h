@@ -38,9 +38,9 @@ class JobLoop {
   // Looks into the folder of checkpoints and, to resume, opens the newest one that is whole. Makes
   // no folder: the job may yet be refused.
   absl::Status OpenFolder();
-  // Makes the folder of a job that has started; a warning now, and not only at the first
-  // checkpoint, where it cannot.
-  void MakeFolder();
+  // Makes the folder of a job that has started. An error where no file can be written there: a job
+  // that cannot save must not find out after hours.
+  absl::Status MakeFolder() const;
   // Takes what can change bits, and was left open, from the checkpoint's plan; with --rebalance the
   // shares too, which the job had come to.
   void AdoptPlan(JobSpec& spec) const;

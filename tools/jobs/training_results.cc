@@ -69,6 +69,15 @@ absl::Status Append(FileSystem& files, const std::string& path, const std::strin
 
 }  // namespace
 
+absl::Status CheckOutputs(FileSystem& files, const ResultFiles& wanted, const std::string& best) {
+  for (const std::string& path : {wanted.model, wanted.averages, wanted.adapters, best}) {
+    if (path.empty()) continue;
+    // A replacement that is not closed leaves the file as it is.
+    WEFT_RETURN_IF_ERROR(WithExitCode(files.OpenReplacement(path).status(), ExitCode::kDisk));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SaveProgramTexts(FileSystem& files, const std::string& folder, const PreparedJob& job,
                               Coordinator& coordinator) {
   if (folder.empty()) return absl::OkStatus();

@@ -19,6 +19,10 @@
 
 namespace weft {
 
+// Whether the files that a run leaves, `best` (of --best) among them, can be written: so that a run
+// that cannot keep its result ends before it begins. Leaves nothing behind. Errors carry kDisk.
+absl::Status CheckOutputs(FileSystem& files, const ResultFiles& wanted, const std::string& best);
+
 // Writes what each worker has compiled of the job, FOLDER/worker-0.train-128.txt ("" = nowhere).
 // Errors of files carry kDisk.
 absl::Status SaveProgramTexts(FileSystem& files, const std::string& folder, const PreparedJob& job,

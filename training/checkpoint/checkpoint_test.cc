@@ -2,6 +2,11 @@
 // process leaves behind, the last good one is there.
 #include "training/checkpoint/checkpoint.h"
 
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -359,6 +364,87 @@ TEST_F(CheckpointTest, WhateverAKilledProcessLeavesTheLastGoodOneIsThere) {
     EXPECT_EQ(NewestStep(), 4);
   }
   EXPECT_GT(kills, 20);
+}
+
+// One write, flush, rename or removal fails, and the next one does not: the disk was full for a
+// moment, or a sector bad.
+TEST_F(CheckpointTest, AnErrorAtAnyChangeLeavesTheLastGoodOne) {
+  for (const int error : {ENOSPC, EIO, EROFS}) {
+    int change = 0;
+    for (bool untouched = false; !untouched; ++change) {
+      TearDown();
+      SetUp();
+      ASSERT_TRUE(Save(1).ok());
+      ASSERT_TRUE(Save(2).ok());
+      testing::FaultyDisk disk;
+      disk.FailOnce(change, error);
+      const absl::Status saved = Save(disk.files(), disk.folders(), 3, /*keep=*/2);
+      untouched = disk.changes() <= change;
+      EXPECT_EQ(saved.ok(), untouched) << "change " << change << ": " << saved;
+      EXPECT_THAT(NewestStep(), AnyOf(2, 3)) << "change " << change;
+      ASSERT_TRUE(Store().CleanUp().ok());
+      ASSERT_TRUE(Save(4).ok());
+      EXPECT_EQ(NewestStep(), 4) << "change " << change;
+    }
+    EXPECT_GT(change, 20);
+  }
+}
+
+// A process that saves and prunes on the machine's own file system, killed when it is about to make
+// its k-th system call, for every k until it gets to its end. Returns whether it got there.
+bool SavesUntilCall(int calls, const std::function<absl::Status()>& save) {
+  const pid_t child = fork();
+  if (child == 0) {
+    ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    raise(SIGSTOP);
+    _exit(save().ok() ? 0 : 1);
+  }
+  int status = 0;
+  bool ended = waitpid(child, &status, 0) != child || !WIFSTOPPED(status);
+  // Twice a call: before it, and after it.
+  for (int stop = 0; !ended && stop <= 2 * calls; ++stop) {
+    ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+    ended = waitpid(child, &status, 0) != child || WIFEXITED(status) || WIFSIGNALED(status);
+  }
+  if (ended) return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  return false;
+}
+
+// Whether this process may trace a child: some containers forbid it.
+bool CanTrace() {
+  const pid_t child = fork();
+  if (child == 0) _exit(ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0 ? 0 : 1);
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_F(CheckpointTest, AProcessKilledAtAnySystemCallOfASaveLeavesTheLastGoodOne) {
+  if (!CanTrace()) GTEST_SKIP() << "this machine does not let a process trace its child";
+  ASSERT_TRUE(Save(1).ok());
+  ASSERT_TRUE(Save(2).ok());
+  const std::string before = root_ + ".before";
+  std::filesystem::copy(root_, before, std::filesystem::copy_options::recursive);
+  int calls = 0;
+  for (bool finished = false; !finished; ++calls) {
+    ASSERT_LT(calls, 5000) << "the save fails without being killed";
+    std::filesystem::remove_all(root_);
+    std::filesystem::copy(before, root_, std::filesystem::copy_options::recursive);
+    finished = SavesUntilCall(calls, [&] { return Save(3, /*keep=*/2); });
+    ASSERT_TRUE(Store().CleanUp().ok()) << "killed at call " << calls;
+    std::vector<std::string> notes;
+    EXPECT_THAT(NewestStep(&notes), AnyOf(2, 3)) << "killed at call " << calls;
+    EXPECT_THAT(notes, ElementsAre()) << "a checkpoint that was named is whole";
+    if (finished) {
+      EXPECT_EQ(NewestStep(), 3);
+    }
+    if (!finished && calls % 16 != 0) continue;
+    ASSERT_TRUE(Save(4).ok());
+    EXPECT_EQ(NewestStep(), 4) << "killed at call " << calls;
+  }
+  std::filesystem::remove_all(before);
+  EXPECT_GT(calls, 60);
 }
 
 TEST_F(CheckpointTest, AFullDiskLeavesTheOnesThatAreThere) {

@@ -13,6 +13,9 @@
 namespace weft {
 namespace {
 
+constexpr int64_t kFirstRetryNanos = int64_t{10} * 1000000000;
+constexpr int64_t kLongestRetryNanos = int64_t{300} * 1000000000;
+
 uint64_t RandomNumber() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
@@ -58,7 +61,9 @@ int64_t Checkpointer::DueAfter(int64_t step) const {
 }
 
 std::optional<int64_t> Checkpointer::Due(int64_t done, int64_t end) {
-  const double waited = static_cast<double>(clock_.MonotonicNanos() - last_nanos_) * 1e-9;
+  const int64_t now = clock_.MonotonicNanos();
+  if (retry_nanos_ > 0 && now >= retry_nanos_ && done > last_step_) return done;
+  const double waited = static_cast<double>(now - last_nanos_) * 1e-9;
   if (options_.every_seconds > 0 && waited >= options_.every_seconds && done > last_step_) {
     return done;
   }
@@ -74,6 +79,7 @@ absl::StatusOr<std::string> Checkpointer::Begin(Coordinator& coordinator, int64_
   summary_.pause_seconds += static_cast<double>(clock_.MonotonicNanos() - begin) * 1e-9;
   last_step_ = step;
   last_nanos_ = clock_.MonotonicNanos();
+  retry_nanos_ = 0;
   absl::StatusOr<std::string> folder = store_.Begin(step, unique_);
   if (!folder.ok()) {
     Warn(step, folder.status());
@@ -158,6 +164,7 @@ absl::StatusOr<CheckpointIndex> Checkpointer::IndexOf(
 void Checkpointer::Conclude(const Committed& committed) {
   if (committed.status.ok()) {
     ++summary_.written;
+    retry_nanos_ = retry_delay_nanos_ = 0;
     summary_.last_step = pending_->step;
     summary_.bytes = pending_->bytes;
     summary_.write_seconds = pending_->write_seconds;
@@ -175,9 +182,12 @@ void Checkpointer::Conclude(const Committed& committed) {
 
 void Checkpointer::Warn(int64_t step, const absl::Status& status) {
   ++summary_.failed;
+  retry_delay_nanos_ = std::clamp(2 * retry_delay_nanos_, kFirstRetryNanos, kLongestRetryNanos);
+  retry_nanos_ = clock_.MonotonicNanos() + retry_delay_nanos_;
   Log(LogLevel::kWarning, "no checkpoint of step ", step, ": ", status.ToString());
   warn_(absl::StrCat("no checkpoint of step ", step, ": ", std::string(status.message()),
-                     "; training goes on"));
+                     "; training goes on, and it is tried again in ",
+                     retry_delay_nanos_ / 1000000000, " s"));
 }
 
 }  // namespace weft

@@ -41,7 +41,8 @@ struct CheckpointSummary {
 };
 
 // Drives the workers' writers through the coordinator. Steps wait only for the copy of the state;
-// files, index and clean-up are the business of other threads. What cannot be written is a warning;
+// files, index and clean-up are the business of other threads. What cannot be written is a warning,
+// and is tried again: after 10 s, then after twice as long each time, up to 5 minutes;
 // the errors of the calls are those of lost workers. Borrows store, clock and `warn`'s captures.
 // One thread calls it.
 class Checkpointer {
@@ -96,9 +97,11 @@ class Checkpointer {
   const CheckpointOptions options_;
   Clock& clock_;
   const std::function<void(const std::string&)> warn_;
-  const uint64_t unique_;  // of this job
-  int64_t last_step_;      // of the newest that was begun
-  int64_t last_nanos_;     // when
+  const uint64_t unique_;          // of this job
+  int64_t last_step_;              // of the newest that was begun
+  int64_t last_nanos_;             // when
+  int64_t retry_nanos_ = 0;        // when to try again; 0: nothing has failed
+  int64_t retry_delay_nanos_ = 0;  // of the newest failure; 0 since the newest success
   std::optional<Pending> pending_;
   std::future<Committed> commit_;  // of the pending one
   CheckpointSummary summary_;

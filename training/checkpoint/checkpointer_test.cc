@@ -4,11 +4,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/testing/test_tensors.h"
+#include "platform/testing/fake_clock.h"
 #include "platform/testing/fake_file_system.h"
 #include "platform/testing/faulty_disk.h"
 #include "training/data/data_file.h"
@@ -319,7 +322,7 @@ TEST_P(CheckpointerTest, WhereverARunIsKilledTheResumedOneEndsWithTheSameBits) {
   const Way way{2, {}};
   const TrainResult expected = Undisturbed(way);
   int kills = 0;
-  for (bool undisturbed = false; !undisturbed; kills += 3) {
+  for (bool undisturbed = false; !undisturbed; ++kills) {
     SCOPED_TRACE(kills);
     TearDown();
     std::filesystem::create_directory(root_);
@@ -341,11 +344,95 @@ TEST_P(CheckpointerTest, AFullDiskStopsNothingButTheCheckpoint) {
   disk_.FailWith(ENOSPC);
   ExpectSame(TrainTo(kSteps), expected);
   EXPECT_EQ(summary_.written, 0);
-  EXPECT_EQ(summary_.failed, 3);
-  ASSERT_EQ(warnings_.size(), 3u);
+  // Three are due; on a slow machine some are tried again.
+  EXPECT_GE(summary_.failed, 3);
+  ASSERT_GE(warnings_.size(), 3u);
   EXPECT_THAT(warnings_[0], AllOf(HasSubstr("no checkpoint of step 4"), HasSubstr("No space left"),
                                   HasSubstr("training goes on")));
   EXPECT_THAT(Saved(), IsEmpty());
+}
+
+// One change to the disk fails, and later ones do not: the run ends as if nothing had been, and so
+// does one that goes on from what was saved.
+TEST_P(CheckpointerTest, AnErrorAtAnyChangeCostsACheckpointAndNoStep) {
+  const Way way{2, {}};
+  const TrainResult expected = Undisturbed(way);
+  int change = 0;
+  for (bool untouched = false; !untouched; change += 2) {
+    SCOPED_TRACE(change);
+    TearDown();
+    std::filesystem::create_directory(root_);
+    disk_.FailOnce(change, change % 4 == 0 ? EIO : ENOSPC);
+    warnings_.clear();
+    ASSERT_TRUE(TrainTo(9, way).ok());
+    untouched = disk_.changes() <= change;
+    EXPECT_EQ(warnings_.empty(), untouched);
+    disk_.FailOnce(-1, 0);
+    ExpectSame(TrainTo(kSteps, way), expected);
+    EXPECT_THAT(notes_, IsEmpty()) << "a checkpoint that was named is whole";
+  }
+  EXPECT_GT(change, 15);
+}
+
+// Any bit of any file of a checkpoint that a job has written, ten thousand of them.
+TEST_P(CheckpointerTest, OfTenThousandFlippedBitsEachIsFound) {
+  ASSERT_TRUE(TrainTo(4, {2, {}}).ok());
+  const std::string folder = absl::StrCat(root_, "/step-00000004");
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const std::string& name : *RealFileSystem().ListDirectory(folder)) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    files.emplace_back(path, *RealFileSystem().ReadFile(path));
+  }
+  ASSERT_GE(files.size(), 2u);
+  std::mt19937_64 random(24);
+  int found = 0;
+  for (int flip = 0; flip < 10000; ++flip) {
+    const auto& [path, bytes] = files[random() % files.size()];
+    const size_t at = random() % bytes.size();
+    const char damaged = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at)).write(&damaged, 1).flush();
+    const auto checkpoint = Checkpoint::Open(RealFileSystem(), folder);
+    const absl::Status status = checkpoint.ok() ? checkpoint->Verify() : checkpoint.status();
+    if (absl::IsDataLoss(status)) ++found;
+    file.seekp(static_cast<std::streamoff>(at)).write(&bytes[at], 1).flush();
+    ASSERT_TRUE(file.good());
+  }
+  EXPECT_EQ(found, 10000);
+  const auto whole = Checkpoint::Open(RealFileSystem(), folder);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_TRUE(whole->Verify().ok());
+}
+
+TEST_P(CheckpointerTest, WhatCouldNotBeWrittenIsTriedAgainAfterLongerAndLonger) {
+  testing::FakeClock clock;
+  Coordinator nobody(std::vector<WorkerClient*>{});
+  CheckpointStore store(disk_.files(), disk_.folders(), root_);
+  options_.every_steps = 100;
+  Checkpointer checkpointer(store, {}, options_, 0, clock,
+                            [this](const std::string& text) { warnings_.push_back(text); });
+  ASSERT_EQ(checkpointer.Due(100, 150), 100);
+  disk_.FailWith(ENOSPC);
+  int64_t step = 100;
+  for (const int64_t seconds : {10, 20, 40, 80, 160, 300, 300}) {
+    const auto folder = checkpointer.Begin(nobody, step, {});
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_EQ(*folder, "");
+    EXPECT_THAT(warnings_.back(), HasSubstr(absl::StrCat("tried again in ", seconds, " s")));
+    clock.Advance(absl::Seconds(seconds) - absl::Milliseconds(1));
+    EXPECT_EQ(checkpointer.Due(step + 1, 200), std::nullopt) << seconds;
+    clock.Advance(absl::Milliseconds(1));
+    EXPECT_EQ(checkpointer.Due(step, 200), std::nullopt) << "nothing has changed since";
+    EXPECT_EQ(checkpointer.Due(step + 1, 200), step + 1) << seconds;
+    ++step;
+  }
+  EXPECT_EQ(checkpointer.summary().failed, 7);
+  disk_.FailWith(0);
+  const auto folder = checkpointer.Begin(nobody, step, {});
+  ASSERT_TRUE(folder.ok());
+  EXPECT_TRUE(std::filesystem::exists(*folder));
+  clock.Advance(absl::Seconds(1000));
+  EXPECT_EQ(checkpointer.Due(step + 1, 200), std::nullopt) << "it is being written";
 }
 
 TEST_P(CheckpointerTest, ADamagedCheckpointIsPassedOver) {
