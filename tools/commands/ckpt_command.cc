@@ -80,7 +80,7 @@ class CkptCommand final : public Command {
     return "list|verify|sign PATH, diff A B, export PATH MODEL.onnx -o OUT.onnx";
   }
   std::vector<std::string> examples() const override {
-    return {"graph_runner ckpt list saved", "graph_runner ckpt diff saved/step-00000100 saved",
+    return {"graph_runner ckpt diff saved/step-00000100 saved",
             "graph_runner ckpt export saved model.onnx --ema -o averaged.onnx",
             "graph_runner ckpt sign saved --key private.pem"};
   }
