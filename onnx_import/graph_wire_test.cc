@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "graph/policy/operator_policy.h"
 #include "gtest/gtest.h"
 #include "onnx_import/codec/wire.pb.h"
 
@@ -353,6 +354,20 @@ std::string ErrorAfter(Edit edit) {
 TEST(GraphWire, RefusesDanglingInputs) {
   EXPECT_THAT(ErrorAfter([](onnx::GraphProto& graph) { graph.mutable_node(0)->set_input(0, "q"); }),
               HasSubstr("node 'Twist' (Twist): value 'q' is used but not defined"));
+}
+
+// What a peer sends is asked for as a model's file is.
+TEST(GraphWire, RefusesOperatorsThatThePolicyDoesNotAllow) {
+  const std::string bytes = *GraphToOnnx(TwoNodes());
+  SetOperatorPolicy(OperatorPolicy::Create({}, {"*::Twist"}).value());
+  const auto denied = GraphFromOnnx(bytes);
+  SetOperatorPolicy(OperatorPolicy::Create({"*::*"}, {}).value());
+  const auto allowed = GraphFromOnnx(bytes);
+  SetOperatorPolicy({});
+  EXPECT_EQ(denied.status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(denied.status().message()),
+              HasSubstr("Twist' is denied by --deny-ops '*::Twist'"));
+  EXPECT_TRUE(allowed.ok()) << allowed.status();
 }
 
 TEST(GraphWire, RefusesCycles) {
