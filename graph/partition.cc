@@ -11,6 +11,7 @@ Partition Partition::Clone() const {
   copy.tf32 = tf32;
   copy.uses_cudnn = uses_cudnn;
   copy.fuses_nodes = fuses_nodes;
+  copy.commits = commits;
   copy.threads = threads;
   copy.host_ops = host_ops;
   copy.global_batch = global_batch;

@@ -93,6 +93,8 @@ struct Plan {
   bool uses_cudnn = false;
   // Partition::fuses_nodes, such a choice too.
   bool fuses_nodes = false;
+  // Steps are done by all ranks or by none, where they can be (Partition::commits). Such a choice.
+  bool commits = false;
   // Sharding over the data axis (ZeRO): 1 splits optimizer state, 2 also the summed gradients, 3
   // also the parameters.
   int zero = 0;

@@ -212,6 +212,7 @@ absl::Status DecodeSizes(const rpc::PartitionProto& proto, Partition& partition)
   partition.host_ops.assign(proto.host_ops().begin(), proto.host_ops().end());
   partition.uses_cudnn = proto.uses_cudnn();
   partition.fuses_nodes = proto.fuses_nodes();
+  partition.commits = proto.commits();
   partition.threads = proto.threads();
   partition.global_batch = proto.global_batch();
   partition.total_micro_batches = proto.total_micro_batches();
@@ -231,6 +232,7 @@ void EncodePartitionFields(const Partition& partition, rpc::PartitionProto& prot
   for (const std::string& op : partition.host_ops) proto.add_host_ops(op);
   proto.set_uses_cudnn(partition.uses_cudnn);
   proto.set_fuses_nodes(partition.fuses_nodes);
+  proto.set_commits(partition.commits);
   proto.set_threads(partition.threads);
   proto.set_global_batch(partition.global_batch);
   proto.set_total_micro_batches(partition.total_micro_batches);

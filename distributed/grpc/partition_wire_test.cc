@@ -20,6 +20,7 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
   partition.tf32 = true;
   partition.uses_cudnn = true;
   partition.fuses_nodes = true;
+  partition.commits = true;
   const auto bytes = EncodePartition(partition);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   const auto decoded = DecodePartition(*bytes);
@@ -30,6 +31,7 @@ TEST(PartitionWireTest, ComesBackAsItWas) {
   EXPECT_TRUE(decoded->strict);
   EXPECT_TRUE(decoded->uses_cudnn);
   EXPECT_TRUE(decoded->fuses_nodes);
+  EXPECT_TRUE(decoded->commits);
   EXPECT_EQ(decoded->threads, 3);
   EXPECT_EQ(decoded->host_ops, partition.host_ops);
   EXPECT_TRUE(decoded->tf32);

@@ -511,6 +511,9 @@ absl::Status NodeBinder::BindGuard() {
   WEFT_ASSIGN_OR_RETURN(const BufferIndex buffer, values_.BufferOf(StepSchedule::kEnd, *guard));
   Emit(StepSchedule::kEnd, nullptr,
        lowered::Guard{buffer, partition_.end.value(*guard).type.dtype});
+  if (environment_.commit == nullptr || !partition_.training) return absl::OkStatus();
+  WaitForSends();
+  Emit(StepSchedule::kEnd, nullptr, lowered::Commit{});
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "executor/interfaces/communicator.h"
 #include "executor/interfaces/device_collectives.h"
 #include "executor/interfaces/input_source.h"
+#include "executor/interfaces/step_commit.h"
 #include "executor/memory/arena.h"
 #include "executor/variables/variable_store.h"
 #include "ops/kernel.h"
@@ -46,6 +47,8 @@ struct ExecutorEnvironment {
   const LoweringObserver* observe_lowering = nullptr;
   // Collectives that need not go through the host; null = all do.
   DeviceCollectives* device_collectives = nullptr;
+  // Asked before a training step changes variables; null = nobody is (StepProgram::state).
+  StepCommit* commit = nullptr;
 };
 
 }  // namespace weft

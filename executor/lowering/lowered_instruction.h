@@ -124,6 +124,10 @@ struct Guard {
   DType dtype = DType::kInvalid;
 };
 
+// All ranks agree that variables may change (StepCommit). What comes after it needs no other rank
+// for what was summed before it.
+struct Commit {};
+
 // Tells the communication list that `count` signals have been given.
 struct Signal {
   int count = 0;
@@ -188,7 +192,8 @@ struct SumReady {
 struct LoweredInstruction {
   std::variant<lowered::KernelRun, lowered::HostRun, lowered::Fill, lowered::Send,
                lowered::WaitSent, lowered::Receive, lowered::Collective, lowered::Add,
-               lowered::Copy, lowered::Pack, lowered::Guard, lowered::Signal, lowered::Await,
+               lowered::Copy, lowered::Pack, lowered::Guard, lowered::Commit, lowered::Signal,
+               lowered::Await,
                lowered::ValueRun, lowered::TakeValue, lowered::Load, lowered::CollectiveNode,
                lowered::Leaf, lowered::SumReady>
       work;

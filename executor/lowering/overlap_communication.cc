@@ -33,7 +33,8 @@ class Overlap {
         SignalAfter(ready->sum);
         continue;
       }
-      WEFT_RETURN_IF_ERROR(AwaitFor(instruction));
+      const bool commits = instruction.As<lowered::Commit>() != nullptr;
+      WEFT_RETURN_IF_ERROR(commits ? AwaitUntil(Signalled()) : AwaitFor(instruction));
       made_.push_back(std::move(instruction));
     }
     for (const LoweredReport& report : program_.step.reports) {
@@ -68,6 +69,12 @@ class Overlap {
     const auto collective = collective_of_.find(buffer);
     if (collective == collective_of_.end() || !is_signalled_[collective->second]) return 0;
     return collective->second + 1;
+  }
+
+  // Collectives at the list's beginning that may run by now.
+  int Signalled() const {
+    const auto missing = std::find(is_signalled_.begin(), is_signalled_.end(), false);
+    return static_cast<int>(missing - is_signalled_.begin());
   }
 
   // Until the first `count` collectives are done.

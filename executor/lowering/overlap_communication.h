@@ -4,7 +4,8 @@
 // Output  one without, but with a Signal where the last sum of a collective is final, and an Await
 //         before the first instruction that touches what the collective works on after that.
 // Laws    A collective of the communication list runs between its signal and the await, and nothing
-//         of the compute list touches its memory meanwhile. All are awaited before the step ends.
+//         of the compute list touches its memory meanwhile. All are awaited before the step ends,
+//         and those that are signalled by then before a Commit.
 #ifndef WEFT_EXECUTOR_LOWERING_OVERLAP_COMMUNICATION_H_
 #define WEFT_EXECUTOR_LOWERING_OVERLAP_COMMUNICATION_H_
 

@@ -65,6 +65,30 @@ TEST_F(OverlapCommunicationTest, ACollectiveRunsFromItsLastSumToItsFirstReader) 
   EXPECT_EQ(WaitSignals(*program, 1), 1);
 }
 
+// What updates need from other ranks is there before any rank may change a variable.
+TEST_F(OverlapCommunicationTest, WhatIsSignalledIsAwaitedBeforeACommit) {
+  const BufferIndex first = AddCollective({0});
+  const BufferIndex second = AddCollective({1});
+  const BufferIndex other = program_.step.buffers.AddArena(8);
+  Ready(0);
+  Ready(1);
+  Touch(other);
+  program_.step.compute.push_back({lowered::Commit{}});
+  Touch(second);
+  Touch(first);
+  const auto program = OverlapCommunication(std::move(program_));
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(Describe(*program), HasSubstr("compute:\n"
+                                            "  signal #1\n"
+                                            "  signal #2\n"
+                                            "  guard: b2\n"
+                                            "  await #2\n"
+                                            "  commit\n"
+                                            "  guard: b1\n"
+                                            "  guard: b0\n"
+                                            "communication:\n"));
+}
+
 TEST_F(OverlapCommunicationTest, WhatNobodyReadsIsAwaitedBeforeTheStepEnds) {
   AddCollective({0});
   AddCollective({1});

@@ -1,5 +1,6 @@
 #include "executor/program/compiled_step.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -100,6 +101,7 @@ absl::Status CompiledStep::Build(LoweredStep step) {
   for (size_t i = 0; i < compute_.size(); ++i) {
     if (compute_[i].micro_batch >= 0) first_update_ = i + 1;
   }
+  FindCommit();
   bool awaited_next = false;
   for (auto instruction = compute_.rbegin(); instruction != compute_.rend(); ++instruction) {
     if (auto* const signal = instruction->As<bound::Signal>()) {
@@ -115,6 +117,17 @@ absl::Status CompiledStep::Build(LoweredStep step) {
     segments_.Find(compute_, first_update_);
   }
   return BuildStreams();
+}
+
+void CompiledStep::FindCommit() {
+  const auto commits = [](const Instruction& one) { return one.As<bound::Commit>() != nullptr; };
+  const auto needs_peers = [](const Instruction& one) {
+    return one.As<bound::Send>() != nullptr || one.As<bound::Receive>() != nullptr ||
+           one.As<bound::Collective>() != nullptr || one.As<bound::Await>() != nullptr;
+  };
+  const auto commit = std::find_if(compute_.begin(), compute_.end(), commits);
+  commit_ = static_cast<size_t>(commit - compute_.begin());
+  finishes_alone_ = commit != compute_.end() && std::none_of(commit, compute_.end(), needs_peers);
 }
 
 absl::Status CompiledStep::BuildStreams() {

@@ -69,6 +69,9 @@ class CompiledStep final : public StepProgram {
 
   absl::Status Prepare() override;
   absl::Status RunInto(const StepOptions& options, StepResult& result) override;
+  StepState state() const override { return state_; }
+  absl::Status Finish(StepResult& result) override;
+  bool finishes_alone() const override { return finishes_alone_; }
   const ProgramMemory& memory() const override { return memory_; }
   void EnableStatistics(bool enabled) override { statistics_enabled_ = enabled; }
   std::vector<NodeStatistics> statistics() const override;
@@ -77,6 +80,8 @@ class CompiledStep final : public StepProgram {
 
  private:
   absl::Status BuildStreams();
+  // Where steps commit, and whether they end without other ranks after that.
+  void FindCommit();
   absl::Status BuildCollectiveStream();
   absl::Status BuildLanes();
   void MeasureConstants();
@@ -108,6 +113,7 @@ class CompiledStep final : public StepProgram {
   absl::Status Send(Instruction& instruction, const void* data);
   absl::Status SendWhatIsThere(bool wait);
   absl::Status Guard(const lowered::Guard& guard, const void* data);
+  absl::Status Commit(Stream& stream);
   MessageKey KeyOf(const Instruction& instruction) const {
     const auto* const collective = instruction.As<bound::Collective>();
     const bool is_across = collective != nullptr && collective->what->across_micro_batches;
@@ -180,8 +186,12 @@ class CompiledStep final : public StepProgram {
   ProgramMemory memory_;
   int64_t current_step_ = 0;
   bool guard_failed_ = false;  // in the current step
-  size_t first_update_ = 0;    // of compute_: after everything that belongs to a micro-batch
-  int64_t waited_nanos_ = 0;   // in the current step; of the compute thread
+  StepState state_ = StepState::kDone;
+  size_t commit_ = 0;  // of compute_: the Commit; the list's size where there is none
+  bool finishes_alone_ = false;
+  std::map<std::string, Tensor> ready_reports_;  // of a step in kReady
+  size_t first_update_ = 0;   // of compute_: after everything that belongs to a micro-batch
+  int64_t waited_nanos_ = 0;  // in the current step; of the compute thread
   int64_t update_nanos_ = 0;
   bool statistics_enabled_ = false;
   struct Timing {

@@ -8,6 +8,7 @@
 #include "executor/interfaces/device_collectives.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/program/compiled_step.h"
+#include "executor/program/device_timeout.h"
 #include "executor/program/host_staging.h"
 #include "executor/program/memory_operations.h"
 #include "platform/status.h"
@@ -51,6 +52,7 @@ absl::Status CompiledStep::ExecuteOther(Instruction& instruction, Stream& stream
   if (const auto* const await = instruction.As<bound::Await>()) {
     return Await(await->what->count, stream);
   }
+  if (instruction.As<bound::Commit>() != nullptr) return Commit(stream);
   if (const auto* const run = instruction.As<bound::ValueRun>()) return slots_.Run(*run, stream);
   if (const auto* const take = instruction.As<bound::TakeValue>()) {
     return slots_.Take(*take, step_.feeds[take->what->feed]);
@@ -175,6 +177,16 @@ absl::Status CompiledStep::Guard(const lowered::Guard& guard, const void* data) 
   guard_failed_ = true;
   return absl::OutOfRangeError(absl::StrCat(guard_, " is ", value, " at step ", current_step_,
                                             "; no variable was changed in this step"));
+}
+
+// Where work goes beside the host, what was summed is known to have come only when it is there.
+absl::Status CompiledStep::Commit(Stream& stream) {
+  if (!host_accessible_) WEFT_RETURN_IF_ERROR(stream.Synchronize(kDeviceTimeout));
+  WEFT_RETURN_IF_ERROR(CollectivesStatus());
+  state_ = StepState::kReady;
+  WEFT_RETURN_IF_ERROR(Timed([this] { return environment_.commit->Agree(current_step_); }));
+  state_ = StepState::kTorn;  // until all has changed
+  return absl::OkStatus();
 }
 
 absl::Status CompiledStep::RunCommunication(int i) {

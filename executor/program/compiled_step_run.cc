@@ -40,7 +40,8 @@ bool AwaitsPeers(const Instruction& instruction) {
          instruction.As<bound::ValueRun>() != nullptr ||
          instruction.As<bound::WaitSent>() != nullptr ||
          instruction.As<bound::Collective>() != nullptr ||
-         instruction.As<bound::Await>() != nullptr || instruction.As<bound::Guard>() != nullptr;
+         instruction.As<bound::Await>() != nullptr || instruction.As<bound::Guard>() != nullptr ||
+         instruction.As<bound::Commit>() != nullptr;
 }
 
 // True if it works on the device alone: run again on what it read, it makes the same.
@@ -299,15 +300,45 @@ absl::Status CompiledStep::EndFormerStep() {
 absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& result) {
   WEFT_RETURN_IF_ERROR(Prepare());
   current_step_ = options.step;
+  // Without a commit nobody knows where a step begins to change variables.
+  const bool commits = commit_ < compute_.size();
+  state_ = commits ? StepState::kUnchanged : StepState::kTorn;
   absl::Status status = scalars_.Write(options.scalars, *environment_.device, *compute_stream_);
   if (status.ok()) status = PlaceReports(result);
   if (status.ok()) status = RunPrepared(options, result);
   if (!status.ok() && !Drain()) {
+    state_ = StepState::kTorn;  // what is still under way may change anything
     HoldWhatIsInUse(result);
     return status;
   }
   held_.clear();
-  slots_.Reset(step_.slots);  // lets go of what the step made
+  if (guard_failed_) state_ = StepState::kUnchanged;
+  if (status.ok()) state_ = StepState::kDone;
+  if (state_ == StepState::kReady) {
+    ready_reports_ = result.reports;  // what was computed so far may lie there
+  } else {
+    slots_.Reset(step_.slots);  // lets go of what the step made
+  }
+  return status;
+}
+
+absl::Status CompiledStep::Finish(StepResult& result) {
+  if (state_ != StepState::kReady || !finishes_alone_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("step ", current_step_, " cannot be finished: ",
+                     state_ != StepState::kReady ? "it has not come to its commit, or is over"
+                                                 : "its updates need other ranks"));
+  }
+  state_ = StepState::kTorn;
+  result.reports = std::exchange(ready_reports_, {});
+  absl::Status status = RunPart(commit_ + 1, compute_.size(), {});
+  if (status.ok()) status = ReadReports(result);
+  if (!status.ok() && !Drain()) {
+    HoldWhatIsInUse(result);
+    return status;
+  }
+  if (status.ok()) state_ = StepState::kDone;
+  slots_.Reset(step_.slots);
   return status;
 }
 
@@ -321,7 +352,8 @@ absl::Status CompiledStep::RunPrepared(const StepOptions& options, StepResult& r
   if (status.ok()) status = RunActions(options);
   if (status.ok() && host_accessible_) status = compute_stream_->Synchronize(kDeviceTimeout);
   // What the host read, a guard above all, means nothing then.
-  if (const absl::Status cause = CollectivesStatus(); !cause.ok()) {
+  const bool is_over = status.ok() && finishes_alone_;  // what becomes of others changes nothing
+  if (const absl::Status cause = CollectivesStatus(); !cause.ok() && !is_over) {
     status = cause;
     guard_failed_ = false;
   }
@@ -337,7 +369,7 @@ absl::Status CompiledStep::RunPrepared(const StepOptions& options, StepResult& r
   }
   if (status.ok()) {
     status = ReadReports(result);  // where a device ends a step, with its errors
-    if (const absl::Status cause = CollectivesStatus(); !cause.ok()) status = cause;
+    if (const absl::Status cause = CollectivesStatus(); !cause.ok() && !is_over) status = cause;
     if (!status.ok()) Abort(status);
   }
   result.waited_seconds = static_cast<double>(waited_nanos_) * 1e-9;

@@ -49,6 +49,7 @@ bound::Add Bind(const lowered::Add& add) {
 bound::Copy Bind(const lowered::Copy& copy) { return {&copy, nullptr, nullptr}; }
 bound::Pack Bind(const lowered::Pack& pack) { return {&pack, {pack.region, nullptr, nullptr}}; }
 bound::Guard Bind(const lowered::Guard& guard) { return {&guard, nullptr}; }
+bound::Commit Bind(const lowered::Commit&) { return {}; }
 bound::Signal Bind(const lowered::Signal& signal) { return {&signal, false}; }
 bound::Await Bind(const lowered::Await& await) { return {&await}; }
 bound::TakeValue Bind(const lowered::TakeValue& take) { return {&take}; }

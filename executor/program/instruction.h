@@ -83,6 +83,8 @@ struct Guard {
   const void* value = nullptr;
 };
 
+struct Commit {};
+
 struct Signal {
   const lowered::Signal* what = nullptr;
   bool is_awaited_next = false;  // nothing to compute comes between it and an await
@@ -111,8 +113,8 @@ struct Load {
 struct Instruction {
   std::variant<bound::KernelRun, bound::HostRun, bound::Fill, bound::Send, bound::WaitSent,
                bound::Receive, bound::Collective, bound::Add, bound::Copy, bound::Pack,
-               bound::Guard, bound::Signal, bound::Await, bound::ValueRun, bound::TakeValue,
-               bound::Load>
+               bound::Guard, bound::Commit, bound::Signal, bound::Await, bound::ValueRun,
+               bound::TakeValue, bound::Load>
       work;
   int info = -1;
   int micro_batch = -1;

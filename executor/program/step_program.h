@@ -7,6 +7,7 @@
 #ifndef WEFT_EXECUTOR_PROGRAM_STEP_PROGRAM_H_
 #define WEFT_EXECUTOR_PROGRAM_STEP_PROGRAM_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -40,6 +41,15 @@ struct StepResult {
   double update_seconds = 0;
 };
 
+// How far the last step of a program has come. Told apart only where ExecutorEnvironment::commit is
+// set; elsewhere a step that fails is kTorn, unless its guard has failed.
+enum class StepState : uint8_t {
+  kDone,       // it has changed the variables, or none has begun yet
+  kUnchanged,  // it has failed and changed no variable
+  kReady,      // the same, and it has all it needs to change them (StepProgram::Finish)
+  kTorn,       // it may have changed some variables and not others
+};
+
 // Time and calls per node since the program was made.
 struct NodeStatistics {
   std::string node;
@@ -67,6 +77,12 @@ class StepProgram {
   // The same for a caller that keeps its result from step to step: entries and tensors of it that
   // nobody else holds are written anew, so nothing is allocated.
   virtual absl::Status RunInto(const StepOptions& options, StepResult& result) = 0;
+  virtual StepState state() const = 0;
+  // Runs the rest of a step that has come to kReady, without another rank; kTorn if it fails.
+  // FailedPrecondition in any other state, and where updates need other ranks (finishes_alone).
+  virtual absl::Status Finish(StepResult& result) = 0;
+  // Whether updates need no other rank: a step that has come to kReady can be finished.
+  virtual bool finishes_alone() const = 0;
   virtual const ProgramMemory& memory() const = 0;
   // Turns timing per node on (two clock reads an instruction). On devices whose work launches
   // kernels, the first timed step runs each launch many times between two waits (2 ms and more,

@@ -103,8 +103,11 @@ class StepProgramTest : public ::testing::TestWithParam<int> {
   absl::Status Compile(const Partition& partition) {
     absl::Status added = variables_->Add(partition.variables);
     if (!added.ok()) return added;
-    auto program = CompileStep(partition, {device_.get(), variables_.get(), communicator_.get(),
-                                           &source_, &RealClock(), nullptr, arena_});
+    ExecutorEnvironment environment{device_.get(), variables_.get(), communicator_.get(),
+                                    &source_,      &RealClock(),     nullptr,
+                                    arena_};
+    environment.commit = commit_;
+    auto program = CompileStep(partition, environment);
     if (program.ok()) program_ = *std::move(program);
     return program.status();
   }
@@ -128,6 +131,7 @@ class StepProgramTest : public ::testing::TestWithParam<int> {
   std::unique_ptr<Communicator> communicator_ = NewSoloCommunicator();
   CountingSource source_;
   Arena* arena_ = nullptr;  // null: each program has its own
+  StepCommit* commit_ = nullptr;
   std::unique_ptr<StepProgram> program_;
 };
 
@@ -264,6 +268,73 @@ TEST_P(StepProgramTest, StatisticsCountEveryCall) {
     if (node.node == "Scale") calls = node.calls;
   }
   EXPECT_EQ(calls, 8);
+}
+
+// Agrees, or does not.
+class ScriptedCommit final : public StepCommit {
+ public:
+  absl::Status Agree(int64_t step) override {
+    steps.push_back(step);
+    return answer;
+  }
+  absl::Status answer;
+  std::vector<int64_t> steps;
+};
+
+TEST_P(StepProgramTest, AStepThatCommitsChangesWhatOthersDo) {
+  ScriptedCommit commit;
+  commit_ = &commit;
+  ASSERT_TRUE(Compile(SumPartition(4, false)).ok());
+  EXPECT_TRUE(program_->finishes_alone());
+  EXPECT_EQ(program_->state(), StepState::kDone);
+  ASSERT_TRUE(RunStep().ok());
+  EXPECT_EQ(program_->state(), StepState::kDone);
+  EXPECT_EQ(commit.steps.size(), 1U);
+  const std::vector<float> weights = Weights();
+  program_.reset();
+  variables_ = std::make_unique<VariableStore>(*device_);
+  commit_ = nullptr;
+  ASSERT_TRUE(Compile(SumPartition(4, false)).ok());
+  EXPECT_FALSE(program_->finishes_alone());
+  ASSERT_TRUE(RunStep().ok());
+  EXPECT_EQ(Weights(), weights);
+}
+
+// A peer is lost while this rank waits for all to have their gradients. It has changed nothing, and
+// can: with what it has summed, once.
+TEST_P(StepProgramTest, AStepThatLosesItsPeersAtTheCommitCanBeFinished) {
+  ScriptedCommit commit;
+  commit_ = &commit;
+  ASSERT_TRUE(Compile(SumPartition(4, false)).ok());
+  ASSERT_TRUE(RunStep().ok());
+  const std::vector<float> before = Weights();
+  commit.answer = absl::UnavailableError("worker:1 was lost");
+  const absl::Status lost = RunStep().status();
+  EXPECT_TRUE(absl::IsUnavailable(lost)) << lost;
+  EXPECT_EQ(program_->state(), StepState::kReady);
+  EXPECT_EQ(Weights(), before);
+  StepResult result;
+  ASSERT_TRUE(program_->Finish(result).ok());
+  EXPECT_EQ(program_->state(), StepState::kDone);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(Weights()[i], 2 * before[i]);
+  EXPECT_EQ(result.reports.at("loss").data<float>()[0], 20);
+  EXPECT_TRUE(absl::IsFailedPrecondition(program_->Finish(result)));
+}
+
+TEST_P(StepProgramTest, AStepThatFailsBeforeItsCommitCannotBeFinished) {
+  ScriptedCommit commit;
+  commit_ = &commit;
+  ASSERT_TRUE(Compile(SumPartition(4, false)).ok());
+  source_.status = absl::DataLossError("record 3 is damaged");
+  EXPECT_FALSE(RunStep().ok());
+  EXPECT_EQ(program_->state(), StepState::kUnchanged);
+  StepResult result;
+  EXPECT_TRUE(absl::IsFailedPrecondition(program_->Finish(result)));
+  source_.status = absl::OkStatus();
+  source_.poison = true;
+  EXPECT_FALSE(RunStep().ok());  // its guard fails
+  EXPECT_EQ(program_->state(), StepState::kUnchanged);
+  EXPECT_EQ(commit.steps.size(), 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(CpuAndFake, StepProgramTest, ::testing::Values(-1, 0, 1, 2, 3),

@@ -40,7 +40,37 @@ std::set<ValueId> NewValues(const Graph& graph) {
   return values;
 }
 
+bool Communicates(const Node& node) { return KindOf(node) != CommunicationKind::kNone; }
+
+// The communication of these nodes, which are in order, that rests on no new value, and that which
+// does.
+struct Messages {
+  std::vector<NodeId> early;
+  std::vector<NodeId> late;
+};
+Messages MessagesOf(const Graph& graph, const std::vector<NodeId>& order) {
+  std::set<ValueId> late = NewValues(graph);
+  Messages messages;
+  for (const NodeId id : order) {
+    const Node& node = graph.node(id);
+    const auto is_late = [&late](ValueId value) { return late.contains(value); };
+    const bool rests = std::any_of(node.inputs.begin(), node.inputs.end(), is_late);
+    if (rests) {
+      for (const ValueId output : node.outputs) {
+        if (output.valid()) late.insert(output);
+      }
+    }
+    if (Communicates(node)) (rests ? messages.late : messages.early).push_back(id);
+  }
+  return messages;
+}
+
 }  // namespace
+
+absl::StatusOr<bool> UpdatesNeedPeers(const Partition& partition) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<NodeId> order, partition.end.TopologicalOrder());
+  return !MessagesOf(partition.end, order).late.empty();
+}
 
 absl::StatusOr<EndOrder> OrderOfEnd(const Partition& partition) {
   const Graph& graph = partition.end;
@@ -51,7 +81,15 @@ absl::StatusOr<EndOrder> OrderOfEnd(const Partition& partition) {
     return absl::InternalError(
         absl::StrCat("the end graph has no value '", partition.guard, "' to guard"));
   }
-  const std::set<NodeId> needed = NodesBefore(graph, *guard);
+  std::set<NodeId> needed = NodesBefore(graph, *guard);
+  if (partition.commits) {
+    for (const NodeId message : MessagesOf(graph, order).early) {
+      needed.insert(message);
+      for (const ValueId input : graph.node(message).inputs) {
+        if (input.valid()) needed.merge(NodesBefore(graph, input));
+      }
+    }
+  }
   std::set<ValueId> late = NewValues(graph);
   const auto is_late = [&late](ValueId value) { return late.contains(value); };
   EndOrder result;

@@ -78,6 +78,25 @@ TEST_F(EndOrderTest, NothingThatMakesOrReadsANewValueComesBeforeTheGuard) {
   EXPECT_EQ(OrderOfEnd(partition_)->before_guard, 3u);
 }
 
+// What other ranks wait for is sent and summed before any variable changes; what rests on a new
+// value cannot be.
+TEST_F(EndOrderTest, WhereStepsCommitAllCommunicationComesBeforeTheGuard) {
+  partition_.guard = "loss";
+  partition_.commits = true;
+  const auto order = OrderOfEnd(partition_);
+  ASSERT_TRUE(order.ok()) << order.status();
+  EXPECT_THAT(Names(order->nodes), ElementsAre("dw_all", "loss", "dv_all", "w_new", "seen"));
+  EXPECT_EQ(order->before_guard, 3u);
+  EXPECT_FALSE(*UpdatesNeedPeers(partition_));
+  Add("test", "Negate", {"seen"}, "seen_twice");
+  EXPECT_FALSE(*UpdatesNeedPeers(partition_));
+  Add(std::string(kWeftDomain), "AllReduce", {"seen_twice"}, "of_a_new_value");
+  EXPECT_TRUE(*UpdatesNeedPeers(partition_));
+  const auto with_late = OrderOfEnd(partition_);
+  ASSERT_TRUE(with_late.ok()) << with_late.status();
+  EXPECT_EQ(with_late->before_guard, 3u);
+}
+
 TEST_F(EndOrderTest, AGuardThatIsNotThereIsNamed) {
   partition_.guard = "error";
   EXPECT_EQ(std::string(OrderOfEnd(partition_).status().message()),

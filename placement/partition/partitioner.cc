@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/schedule/action_list.h"
+#include "graph/schedule/end_order.h"
 #include "placement/graph_views/control_flow_bodies.h"
 #include "placement/partition/partition_check.h"
 #include "placement/partition/rank_partition.h"
@@ -69,6 +70,12 @@ absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const P
   for (int rank = 0; rank < plan.mesh.size(); ++rank) ranks.push_back(RankId(rank));
   WEFT_ASSIGN_OR_RETURN(std::vector<Partition> partitions,
                         PartitionRanks(graph, plan, shape, ranks, evaluator));
+  bool commits = true;
+  for (const Partition& partition : partitions) {
+    WEFT_ASSIGN_OR_RETURN(const bool need_peers, UpdatesNeedPeers(partition));
+    commits = commits && !need_peers;
+  }
+  for (Partition& partition : partitions) partition.commits = partition.commits && commits;
   WEFT_RETURN_IF_ERROR(CheckPartitions(partitions));
   return partitions;
 }

@@ -75,6 +75,27 @@ TEST_F(PartitionerTest, OneRankNeedsNoCommunication) {
   EXPECT_EQ(only.accumulations[0].blocks[0].last, 2);
 }
 
+// Stages send each other the loss and its weight, before any of them changes a variable. What ZeRO
+// gathers rests on new values.
+TEST_F(PartitionerTest, StepsCommitWhereUpdatesNeedNoOtherRank) {
+  const auto commit = [this] {
+    Cut(8);
+    for (const Partition& partition : partitions_) {
+      EXPECT_EQ(partition.commits, partitions_.front().commits);
+    }
+    return partitions_.front().commits;
+  };
+  SetMesh(2, 1, 2, 2);
+  EXPECT_FALSE(commit());  // nobody has asked
+  plan_.commits = true;
+  EXPECT_TRUE(commit());
+  EXPECT_TRUE(partitions_.front().Clone().commits);
+  SetMesh(2, 1, 1, 2);
+  EXPECT_TRUE(commit());
+  plan_.zero = 1;
+  EXPECT_FALSE(commit());
+}
+
 TEST_F(PartitionerTest, CudnnAndFusionAreChoicesOfAllRanks) {
   SetMesh(2, 1, 1, 2);
   Cut(8);

@@ -71,6 +71,7 @@ void RankPartitioner::FillHeader() {
   partition_.host_ops = plan_.host_ops;
   partition_.uses_cudnn = plan_.uses_cudnn;
   partition_.fuses_nodes = plan_.fuses_nodes;
+  partition_.commits = plan_.commits && layout_.shape.training;
   partition_.threads = plan_.ThreadsOf(partition_.rank);
   partition_.global_batch = layout_.shape.global_batch;
   partition_.total_micro_batches = layout_.split.total();

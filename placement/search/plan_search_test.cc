@@ -406,11 +406,13 @@ TEST_F(PlanSearchTest, WhatTheJobChoseStays) {
   options_.global_batch = 16;
   options_.given.tf32 = options_.given.uses_cudnn = options_.given.fuses_nodes = true;
   options_.given.host_ops = {"Relu"};
+  options_.given.commits = true;
   const ClusterSpec cluster = ClusterOf(1, 2, 1e9);
   const Plan plan = Search(model.graph(), cluster)->plan;
   EXPECT_TRUE(plan.tf32);
   EXPECT_TRUE(plan.uses_cudnn);
   EXPECT_TRUE(plan.fuses_nodes);
+  EXPECT_TRUE(plan.commits);
   EXPECT_EQ(plan.host_ops, std::vector<std::string>{"Relu"});
 }
 
