@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "distributed/nccl/nccl_collectives.h"
+#include "distributed/recovery/step_progress.h"
+#include "distributed/step_report.h"
 #include "distributed/traffic.h"
 #include "executor/program/step_program.h"
 #include "executor/variables/checkpoint_writer.h"
@@ -113,10 +115,32 @@ struct HostNodesRequest {
   std::string program;
 };
 
+// How far its steps have come, also after an error.
+struct StepProgressRequest {
+  using Reply = StepProgress;
+  static constexpr char kDoing[] = "saying how far it has come";
+};
+
+// Finishes the step that it has lost its peers in (StepProgram::Finish), after an error.
+struct FinishStepRequest {
+  using Reply = StepReport;
+  static constexpr char kDoing[] = "finishing its step";
+};
+
+// The reports of the steps of the newest run from the `first`-th of it on, in order; those that are
+// kept by now, which is all of the last kKeptReports. Also after an error.
+struct StepReportsRequest {
+  using Reply = std::vector<StepReport>;
+  static constexpr char kDoing[] = "reporting the steps before an error";
+  int64_t first = 0;
+};
+inline constexpr int64_t kKeptReports = 1024;
+
 // All of them.
-using ControlRequest = std::variant<TrafficRequest, StatisticsRequest, MemoryRequest,
-                                    CheckpointRequest, ProgramTextRequest, NewCardGroupRequest,
-                                    UseCardGroupsRequest, DeviceCopiesRequest, HostNodesRequest>;
+using ControlRequest =
+    std::variant<TrafficRequest, StatisticsRequest, MemoryRequest, CheckpointRequest,
+                 ProgramTextRequest, NewCardGroupRequest, UseCardGroupsRequest, DeviceCopiesRequest,
+                 HostNodesRequest, StepProgressRequest, FinishStepRequest, StepReportsRequest>;
 
 namespace internal {
 template <typename Requests>

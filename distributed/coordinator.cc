@@ -1,6 +1,8 @@
 #include "distributed/coordinator.h"
 
+#include <random>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -101,12 +103,35 @@ absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& m
   cards_.clear();
   joined_cards_.clear();
   card_use_ = {};
-  is_strict_ = membership.strict;
+  membership_ = membership;
+  memory_limits_ = memory_limits;
+  devices_ = devices;
+  runs_ = 0;
   for (int i = 0; i < size(); ++i) {
     memory_.push_back({absl::StrCat("worker:", i), infos[i].memory_limit, {}});
     cards_.push_back(infos[i].card);
   }
   return infos;
+}
+
+absl::Status Coordinator::GoOnWith(const std::vector<int>& left) {
+  JobMembership membership = membership_;
+  std::vector<int64_t> memory_limits;
+  std::vector<std::string> devices;
+  std::vector<WorkerClient*> clients;
+  membership.addresses.clear();
+  for (const int rank : left) {
+    const auto i = static_cast<size_t>(rank);
+    clients.push_back(clients_[i]);
+    if (!membership_.addresses.empty()) membership.addresses.push_back(membership_.addresses[i]);
+    if (!memory_limits_.empty()) memory_limits.push_back(memory_limits_[i]);
+    if (!devices_.empty()) devices.push_back(devices_[i]);
+  }
+  std::random_device random;
+  membership.continues_job_id = membership_.job_id;
+  membership.job_id = (uint64_t{random()} << 32) | random();
+  clients_ = std::move(clients);
+  return Join(membership, memory_limits, devices).status();
 }
 
 absl::StatusOr<std::vector<MemoryRequirement>> Coordinator::AddProgram(
@@ -130,7 +155,7 @@ absl::StatusOr<std::vector<MemoryRequirement>> Coordinator::AddProgram(
 }
 
 absl::Status Coordinator::JoinCards(const std::vector<Partition>& partitions) {
-  const CardGroupChoice choice = ChooseCardGroups(cards_, partitions, is_strict_);
+  const CardGroupChoice choice = ChooseCardGroups(cards_, partitions, membership_.strict);
   WEFT_ASSIGN_OR_RETURN(const CardPairChoice sends, ChooseCardPairs(cards_, partitions));
   std::vector<CardGroup> groups;
   for (const std::vector<RankId>& members : choice.groups) groups.push_back({members, ""});
@@ -211,6 +236,7 @@ absl::StatusOr<std::map<std::string, Tensor>> Coordinator::ReadVariables(
 absl::Status Coordinator::RunSteps(
     const std::vector<StepRange>& ranges, const std::function<void(const StepReport&)>& report,
     const std::function<void(int rank, const StepReport&)>& observe) {
+  ++runs_;
   if (observe == nullptr) {
     return OnAll("running steps",
                  [&](int i) { return clients_[i]->RunSteps(ranges, i == 0 ? report : nullptr); });

@@ -39,6 +39,10 @@ class Coordinator {
   absl::StatusOr<std::vector<WorkerInfo>> Join(const JobMembership& membership,
                                                const std::vector<int64_t>& memory_limits = {},
                                                const std::vector<std::string>& devices = {});
+  // The workers `left` (ranks so far, in ascending order) go on without the others, as ranks 0, 1,
+  // ... of a new job, with their variables, data and limits (JobMembership::continues_job_id). They
+  // have no programs then. REQUIRES: Join was OK, no call is under way, and at least one is left.
+  absl::Status GoOnWith(const std::vector<int>& left);
   // partitions[i] goes to rank i.
   absl::StatusOr<std::vector<MemoryRequirement>> AddProgram(
       const std::string& program, const std::vector<Partition>& partitions,
@@ -76,6 +80,11 @@ class Coordinator {
   // The parts of variables that a rank has, by name.
   const std::map<std::string, VariableShard>& shards(int rank) const { return shards_[rank]; }
   int size() const { return static_cast<int>(clients_.size()); }
+  const std::vector<WorkerClient*>& clients() const { return clients_; }
+  // Calls of RunSteps since the workers joined.
+  int64_t runs() const { return runs_; }
+  // Whether the workers agree on each step (JobMembership::commits).
+  bool commits() const { return membership_.commits; }
   // "worker:1 (unix:/..., pid 4711)"
   std::string name(int rank) const { return clients_[rank]->name(); }
 
@@ -95,7 +104,11 @@ class Coordinator {
   // By rank and variable.
   std::vector<std::map<std::string, VariableShard>> shards_;
   std::vector<WorkerMemory> memory_;
-  bool is_strict_ = false;
+  // As the workers joined: what all have, and by rank.
+  JobMembership membership_;
+  std::vector<int64_t> memory_limits_;
+  std::vector<std::string> devices_;
+  int64_t runs_ = 0;
   std::vector<RankCard> cards_;                               // by rank
   std::set<std::pair<std::vector<int>, bool>> joined_cards_;  // groups, as ranks; for sends
   CardUse card_use_;

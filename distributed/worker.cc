@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "distributed/nccl/nccl_memory.h"
+#include "distributed/recovery/step_barrier.h"
 #include "distributed/transport_communicator.h"
 #include "executor/lowering/executor_environment.h"
 #include "executor/memory/arena.h"
@@ -127,9 +128,18 @@ class RankWorker final : public Worker {
   absl::StatusOr<CardGroupsJoined> Reply(const UseCardGroupsRequest& request);
   absl::StatusOr<DeviceCopies> Reply(const DeviceCopiesRequest& request);
   absl::StatusOr<HostNodes> Reply(const HostNodesRequest& request);
+  absl::StatusOr<StepProgress> Reply(const StepProgressRequest& request);
+  absl::StatusOr<StepReport> Reply(const FinishStepRequest& request);
+  absl::StatusOr<std::vector<StepReport>> Reply(const StepReportsRequest& request);
 
   absl::Status CheckJoined() const;
   absl::StatusOr<const StepProgram*> FindProgram(const std::string& name) const;
+  // Whether it may keep what it has for the job that goes on with its own.
+  absl::Status CheckContinues(const JobMembership& membership) const;
+  // All ranks' agreement on each step; null: they need none. Opened with the first program.
+  absl::StatusOr<StepCommit*> FindBarrier(const Partition& partition);
+  // Where the next step's report goes: one of those that are kept, or `other`.
+  StepReport& NextReport(StepReport& other);
   // Makes what joins this rank's card with others, where it has one and NCCL.
   void OpenCollectives();
   // FailedPrecondition where there is none.
@@ -185,12 +195,19 @@ class RankWorker final : public Worker {
   // Of this rank's card; null: it has none. Abort looks at it.
   std::shared_ptr<NcclCollectives> collectives_ ABSL_GUARDED_BY(transport_mutex_);
   std::unique_ptr<TransportCommunicator> communicator_;
+  std::unique_ptr<StepBarrier> barrier_;
   std::unique_ptr<VariableStore> variables_;
   std::unique_ptr<FiniteWatch> watch_;
   std::unique_ptr<CheckpointWriter> checkpoints_;                    // null: the job has none
   std::unique_ptr<Arena> arena_;                                     // of all programs
   std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
   std::map<std::string, Program> programs_;
+  // Of the calls of RunSteps since it joined, and of the newest of them.
+  int64_t runs_ = 0;
+  int64_t steps_in_run_ = 0;              // done
+  int64_t step_under_way_ = 0;            // its number, as its program counts
+  StepProgram* under_way_ = nullptr;      // ran the newest step
+  std::vector<StepReport> last_reports_;  // the n-th of the run at n mod kKeptReports
 };
 
 // "swiglu.so 0123456789abcdef" without the name.
@@ -239,6 +256,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   }
   WEFT_RETURN_IF_ERROR(CheckOpLibraries(membership.op_libraries));
   WEFT_RETURN_IF_ERROR(CheckDeviceIs(membership.device, *environment_.device));
+  WEFT_RETURN_IF_ERROR(CheckContinues(membership));
   if (joined_ && membership.job_id == membership_.job_id) {
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " has joined job ", membership.job_id, " already"));
@@ -249,13 +267,19 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
     MutexLock lock(transport_mutex_);
     collectives_.reset();
   }
-  inputs_.clear();
+  barrier_.reset();
   communicator_.reset();
   checkpoints_.reset();
   watch_.reset();
   membership_ = membership;
-  arena_ = std::make_unique<Arena>(*environment_.device);
-  variables_ = std::make_unique<VariableStore>(*environment_.device);
+  runs_ = steps_in_run_ = 0;
+  under_way_ = nullptr;
+  last_reports_.clear();
+  if (membership.continues_job_id == 0) {
+    inputs_.clear();
+    arena_ = std::make_unique<Arena>(*environment_.device);
+    variables_ = std::make_unique<VariableStore>(*environment_.device);
+  }
   watch_ = std::make_unique<FiniteWatch>(*environment_.clock, *variables_);
   if (membership.checkpoints) {
     checkpoints_ = std::make_unique<CheckpointWriter>(CheckpointFiles(), *environment_.clock,
@@ -298,6 +322,28 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
        static_cast<int64_t>(device.memory_limit), KernelRegistry::Global().Count(device.kind),
        card_.driver},
       {card_.name, card_.nccl == nullptr ? 0 : card_.nccl->version(), card_.problem}};
+}
+
+absl::Status RankWorker::CheckContinues(const JobMembership& membership) const {
+  if (membership.continues_job_id == 0) return absl::OkStatus();
+  if (!joined_ || membership.continues_job_id != membership_.job_id) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the worker is to go on with job ", membership.continues_job_id, " and is in ",
+                     joined_ ? absl::StrCat("job ", membership_.job_id) : std::string("none"),
+                     "; it has nothing of what that job has trained"));
+  }
+  if (under_way_ == nullptr || under_way_->state() != StepState::kTorn) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(Name(), " has lost its job within the updates of step ", step_under_way_ + 1,
+                   ": its variables are neither those before the step nor those after it"));
+}
+
+absl::StatusOr<StepCommit*> RankWorker::FindBarrier(const Partition& partition) {
+  if (!membership_.commits || !partition.commits) return nullptr;
+  if (barrier_ == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(barrier_, StepBarrier::Open(*communicator_, partition.mesh.size()));
+  }
+  return barrier_.get();
 }
 
 void RankWorker::OpenCollectives() {
@@ -398,6 +444,7 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
     collectives = collectives_;
   }
   environment.device_collectives = collectives.get();
+  WEFT_ASSIGN_OR_RETURN(environment.commit, FindBarrier(*program.partition));
   program.first_collective = collectives == nullptr ? 0 : collectives->opened();
   program.first_stream = communicator_->streams_opened();
   absl::StatusOr<std::unique_ptr<StepProgram>> step = CompileStep(*program.partition, environment);
@@ -405,6 +452,7 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   program.step = *std::move(step);
   program.last_stream = communicator_->streams_opened();
   program.last_collective = collectives == nullptr ? 0 : collectives->opened();
+  under_way_ = nullptr;
   if (programs_.erase(name) > 0) phase.Note("in place of the one before");
   const MemoryRequirement requirement = RequirementWith(program);
   phase.Note("needs ", DescribeMemory(requirement));
@@ -547,6 +595,8 @@ absl::Status RankWorker::RunStep(Program& program, const StepOptions& options, S
 absl::Status RankWorker::RunSteps(const std::vector<StepRange>& ranges,
                                   const std::function<void(const StepReport&)>& report) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
+  ++runs_;
+  steps_in_run_ = 0;
   const bool saves = std::any_of(ranges.begin(), ranges.end(),
                                  [](const StepRange& range) { return !range.checkpoint.empty(); });
   if (saves && checkpoints_ == nullptr) {
@@ -584,12 +634,18 @@ absl::Status RankWorker::RunRange(const StepRange& range,
   options.check_numerics = range.check_numerics;
   // Their memory is used again in every step.
   StepResult result;
-  StepReport done;
+  StepReport own;
+  // What changes no variable leaves nothing half done.
+  const bool counts = program->second.partition->training;
+  under_way_ = counts ? program->second.step.get() : nullptr;
   for (int64_t i = 0; i < range.count; ++i) {
+    StepReport& done = counts ? NextReport(own) : own;
+    step_under_way_ = range.first_step + i;
     options.step = range.first_step + i;
     options.scalars[kStepInput] = static_cast<double>(options.step + 1);
     const int64_t begin = environment_.clock->MonotonicNanos();
-    if (!range.times_only) std::swap(result.reports, done.values);
+    const bool has_values = !range.times_only || &done != &own;
+    if (has_values) std::swap(result.reports, done.values);
     absl::Status status = AbortStatus();
     if (status.ok()) status = RunStep(program->second, options, result);
     if (!status.ok()) {
@@ -600,7 +656,7 @@ absl::Status RankWorker::RunRange(const StepRange& range,
     ++program->second.steps;
     if (range.statistics) ++program->second.timed_steps;
     done.step = options.step;
-    if (!range.times_only) std::swap(result.reports, done.values);
+    if (has_values) std::swap(result.reports, done.values);
     const int64_t nanoseconds = environment_.clock->MonotonicNanos() - begin;
     done.seconds = static_cast<double>(nanoseconds) * 1e-9;
     done.waited_seconds = result.waited_seconds;
@@ -610,10 +666,30 @@ absl::Status RankWorker::RunRange(const StepRange& range,
     }
     program->second.seconds += done.seconds;
     program->second.input_seconds += done.input_seconds;
-    if (report != nullptr) report(done);
+    if (counts) ++steps_in_run_;
+    if (report != nullptr) {
+      if (range.times_only && has_values) {
+        report(StepReport{done.step,
+                          {},
+                          done.seconds,
+                          done.input_seconds,
+                          done.waited_seconds,
+                          done.update_seconds});
+      } else {
+        report(done);
+      }
+    }
     WEFT_RETURN_IF_ERROR(WatchVariables(program->second, options.step, nanoseconds));
   }
   return absl::OkStatus();
+}
+
+// They take turns, so that the memory of their values serves again.
+StepReport& RankWorker::NextReport(StepReport& other) {
+  if (!membership_.commits) return other;
+  const auto place = static_cast<size_t>(steps_in_run_ % kKeptReports);
+  if (place >= last_reports_.size()) last_reports_.resize(place + 1);
+  return last_reports_[place];
 }
 
 absl::Status RankWorker::WatchVariables(const Program& program, int64_t step, int64_t nanoseconds) {
@@ -637,6 +713,44 @@ absl::StatusOr<ControlReply> RankWorker::Answer(const ControlRequest& request) {
 absl::StatusOr<CheckpointWrite> RankWorker::Reply(const CheckpointRequest& request) {
   if (!joined_) return CheckJoined();
   return checkpoints_ == nullptr ? CheckpointWrite() : checkpoints_->Poll(request.wait);
+}
+
+absl::StatusOr<StepProgress> RankWorker::Reply(const StepProgressRequest&) {
+  if (!joined_) return CheckJoined();
+  StepProgress progress;
+  progress.runs = runs_;
+  progress.steps = steps_in_run_;
+  if (under_way_ != nullptr) {
+    progress.state = under_way_->state();
+    progress.finishes_alone = under_way_->finishes_alone();
+  }
+  return progress;
+}
+
+absl::StatusOr<StepReport> RankWorker::Reply(const FinishStepRequest&) {
+  if (!joined_) return CheckJoined();
+  if (under_way_ == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(Name(), " has run no step to finish"));
+  }
+  StepReport other;
+  StepReport& done = NextReport(other);
+  StepResult result;
+  WEFT_RETURN_IF_ERROR(Annotate(under_way_->Finish(result), Name()));
+  done = {};
+  done.step = step_under_way_;
+  done.values = std::move(result.reports);
+  ++steps_in_run_;
+  return done;
+}
+
+absl::StatusOr<std::vector<StepReport>> RankWorker::Reply(const StepReportsRequest& request) {
+  if (!joined_) return CheckJoined();
+  std::vector<StepReport> reports;
+  for (int64_t i = std::max(request.first, steps_in_run_ - kKeptReports); i < steps_in_run_; ++i) {
+    const auto place = static_cast<size_t>(i % kKeptReports);
+    if (i >= 0 && place < last_reports_.size()) reports.push_back(last_reports_[place]);
+  }
+  return reports;
 }
 
 absl::StatusOr<DeviceCopies> RankWorker::Reply(const DeviceCopiesRequest&) {

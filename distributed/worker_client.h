@@ -17,6 +17,7 @@
 #include "distributed/control_calls.h"
 #include "distributed/memory_requirement.h"
 #include "distributed/nccl/card_groups.h"
+#include "distributed/step_report.h"
 #include "graph/partition.h"
 #include "tensor/tensor.h"
 
@@ -44,6 +45,14 @@ struct JobMembership {
   // Which the job takes the worker addressed for: "cuda:1"; "" = nobody says. A worker that
   // computes on another device refuses.
   std::string device;
+  // All ranks agree on each step of programs that commit (Partition::commits) before any changes a
+  // variable (distributed/recovery), and
+  // a worker keeps the reports of its newest steps (StepReportsRequest).
+  bool commits = false;
+  // The job that this one goes on with: the worker, a member of that, keeps its variables, its data
+  // and the memory of its steps. 0 = none: it begins anew. FailedPrecondition where it is in
+  // another job, or its state is torn (StepState).
+  uint64_t continues_job_id = 0;
 };
 
 // What a worker computes on, as it says itself.
@@ -82,16 +91,6 @@ struct StepRange {
   bool statistics = false;
   // Reports say how long steps took, and have no values.
   bool times_only = false;
-};
-
-// The report of one rank on one step. Times are in seconds.
-struct StepReport {
-  int64_t step = 0;
-  std::map<std::string, Tensor> values;  // Partition::reports
-  double seconds = 0;
-  double input_seconds = 0;   // waiting for data
-  double waited_seconds = 0;  // for peers, and in collectives with them
-  double update_seconds = 0;  // computing after the last micro-batch (StepResult::update_seconds)
 };
 
 // Calls are made one at a time, by one thread, except Abort (any thread). Every call has a deadline

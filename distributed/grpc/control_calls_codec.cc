@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "distributed/grpc/control_codec.h"
+#include "platform/status_macros.h"
 
 namespace weft {
 namespace {
@@ -166,6 +167,31 @@ void Set(const DeviceCopiesRequest&, rpc::ControlRequest& message) {
 void Set(const HostNodesRequest& request, rpc::ControlRequest& message) {
   message.set_host_nodes(request.program);
 }
+void Set(const StepProgressRequest&, rpc::ControlRequest& message) {
+  message.mutable_step_progress();
+}
+void Set(const FinishStepRequest&, rpc::ControlRequest& message) { message.mutable_finish_step(); }
+void Set(const StepReportsRequest& request, rpc::ControlRequest& message) {
+  message.mutable_step_reports()->set_first(request.first);
+}
+
+// DataLoss for a state that there is not.
+absl::StatusOr<StepProgress> Decode(const rpc::StepProgress& message) {
+  if (message.state() < 0 || message.state() > static_cast<int>(StepState::kTorn)) {
+    return absl::DataLossError(absl::StrCat("a step in state ", message.state()));
+  }
+  return StepProgress{message.runs(), message.steps(), static_cast<StepState>(message.state()),
+                      message.finishes_alone()};
+}
+
+absl::StatusOr<std::vector<StepReport>> Decode(const rpc::StepReports& message) {
+  std::vector<StepReport> reports;
+  for (const rpc::StepReport& in : message.reports()) {
+    WEFT_ASSIGN_OR_RETURN(StepReport report, weft::Decode(in));
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
 
 UseCardGroupsRequest Decode(const rpc::UseCardGroupsRequest& message) {
   UseCardGroupsRequest request;
@@ -214,6 +240,21 @@ void Set(const HostNodes& nodes, rpc::ControlReply& message) {
   for (const std::string& name : nodes.names) out.add_names(name);
 }
 
+void Set(const StepProgress& progress, rpc::ControlReply& message) {
+  rpc::StepProgress& out = *message.mutable_step_progress();
+  out.set_runs(progress.runs);
+  out.set_steps(progress.steps);
+  out.set_state(static_cast<int>(progress.state));
+  out.set_finishes_alone(progress.finishes_alone);
+}
+void Set(const StepReport& report, rpc::ControlReply& message) {
+  Encode(report, *message.mutable_finish_step());
+}
+void Set(const std::vector<StepReport>& reports, rpc::ControlReply& message) {
+  rpc::StepReports& out = *message.mutable_step_reports();
+  for (const StepReport& report : reports) Encode(report, *out.add_reports());
+}
+
 }  // namespace
 
 absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message) {
@@ -236,6 +277,12 @@ absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message) {
       return DeviceCopiesRequest();
     case rpc::ControlRequest::kHostNodes:
       return HostNodesRequest{message.host_nodes()};
+    case rpc::ControlRequest::kStepProgress:
+      return StepProgressRequest();
+    case rpc::ControlRequest::kFinishStep:
+      return FinishStepRequest();
+    case rpc::ControlRequest::kStepReports:
+      return StepReportsRequest{message.step_reports().first()};
     case rpc::ControlRequest::REQUEST_NOT_SET:
       break;
   }
@@ -265,6 +312,12 @@ absl::StatusOr<ControlReply> Decode(const rpc::ControlReply& message) {
                           Decode(message.device_copies().on_device())};
     case rpc::ControlReply::kHostNodes:
       return HostNodes{{message.host_nodes().names().begin(), message.host_nodes().names().end()}};
+    case rpc::ControlReply::kStepProgress:
+      return Decode(message.step_progress());
+    case rpc::ControlReply::kFinishStep:
+      return Decode(message.finish_step());
+    case rpc::ControlReply::kStepReports:
+      return Decode(message.step_reports());
     case rpc::ControlReply::REPLY_NOT_SET:
       break;
   }

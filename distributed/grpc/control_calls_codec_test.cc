@@ -55,6 +55,27 @@ TEST(ControlCallsCodecTest, QuestionsKeepTheirKindAndFields) {
   EXPECT_EQ(text.offset, int64_t{5} << 33);
 }
 
+TEST(ControlCallsCodecTest, StepsOfAJobThatLosesAWorker) {
+  Asked(StepProgressRequest());
+  Asked(FinishStepRequest());
+  EXPECT_EQ(Asked(StepReportsRequest{.first = 7}).first, 7);
+  const StepProgress progress = Answered(StepProgress{3, 12, StepState::kReady, true});
+  EXPECT_EQ(progress.runs, 3);
+  EXPECT_EQ(progress.steps, 12);
+  EXPECT_EQ(progress.state, StepState::kReady);
+  EXPECT_TRUE(progress.finishes_alone);
+  StepReport report;
+  report.step = 41;
+  report.values["loss"] = Tensor::Of<float>({1}, {2.5F});
+  EXPECT_EQ(Answered(report).values.at("loss").data<float>()[0], 2.5F);
+  const std::vector<StepReport> reports = Answered(std::vector<StepReport>{report, report});
+  ASSERT_THAT(reports, SizeIs(2));
+  EXPECT_EQ(reports[1].step, 41);
+  rpc::ControlReply wrong = Encode(ControlReply(progress));
+  wrong.mutable_step_progress()->set_state(4);
+  EXPECT_TRUE(absl::IsDataLoss(Decode(wrong).status()));
+}
+
 TEST(ControlCallsCodecTest, GroupsOfCards) {
   Asked(NewCardGroupRequest());
   const std::string id("\0\xff id", 5);

@@ -26,6 +26,8 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
   request.set_stall_timeout_seconds(membership.stall_timeout_seconds);
   request.set_checkpoints(membership.checkpoints);
   request.set_device(membership.device);
+  request.set_commits(membership.commits);
+  request.set_continues_job_id(membership.continues_job_id);
   return request;
 }
 
@@ -44,6 +46,8 @@ JobMembership Decode(const rpc::JoinRequest& request) {
   membership.stall_timeout_seconds = request.stall_timeout_seconds();
   membership.checkpoints = request.checkpoints();
   membership.device = request.device();
+  membership.commits = request.commits();
+  membership.continues_job_id = request.continues_job_id();
   return membership;
 }
 

@@ -38,6 +38,8 @@ TEST(ControlCodecTest, Membership) {
   membership.stall_timeout_seconds = 2.5;
   membership.checkpoints = true;
   membership.device = "cuda:1";
+  membership.commits = true;
+  membership.continues_job_id = uint64_t{7} << 60;
   const JobMembership read = Decode(ThroughBytes(Encode(membership)));
   EXPECT_EQ(read.job_id, 0xfedcba9876543210);
   EXPECT_EQ(read.rank, RankId(3));
@@ -52,6 +54,8 @@ TEST(ControlCodecTest, Membership) {
   EXPECT_EQ(read.stall_timeout_seconds, 2.5);
   EXPECT_TRUE(read.checkpoints);
   EXPECT_EQ(read.device, "cuda:1");
+  EXPECT_TRUE(read.commits);
+  EXPECT_EQ(read.continues_job_id, uint64_t{7} << 60);
 }
 
 TEST(ControlCodecTest, WorkerInfo) {

@@ -77,6 +77,17 @@ std::vector<WorkerClient*> Pointers(const std::vector<std::unique_ptr<WorkerClie
   return pointers;
 }
 
+// Takes these (in ascending order) out of `all`; what was there.
+template <typename T>
+std::vector<T> TakeOut(const std::vector<int>& places, std::vector<T>& all) {
+  std::vector<T> taken;
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    taken.push_back(std::move(all[static_cast<size_t>(*place)]));
+    all.erase(all.begin() + *place);
+  }
+  return taken;
+}
+
 class RemoteCluster final : public WorkerCluster {
  public:
   RemoteCluster(std::vector<std::string> addresses,
@@ -85,10 +96,15 @@ class RemoteCluster final : public WorkerCluster {
   std::vector<WorkerClient*> clients() const override { return Pointers(clients_); }
   const std::vector<std::string>& addresses() const override { return addresses_; }
   absl::Status Explain(const absl::Status& error) override { return error; }
+  void Lose(const std::vector<int>& clients) override {
+    TakeOut(clients, addresses_);
+    for (auto& client : TakeOut(clients, clients_)) lost_.push_back(std::move(client));
+  }
 
  private:
-  const std::vector<std::string> addresses_;
-  const std::vector<std::unique_ptr<WorkerClient>> clients_;
+  std::vector<std::string> addresses_;
+  std::vector<std::unique_ptr<WorkerClient>> clients_;
+  std::vector<std::unique_ptr<WorkerClient>> lost_;
 };
 
 class LocalCluster final : public WorkerCluster {
@@ -99,6 +115,7 @@ class LocalCluster final : public WorkerCluster {
   std::vector<WorkerClient*> clients() const override { return Pointers(clients_); }
   const std::vector<std::string>& addresses() const override { return addresses_; }
   absl::Status Explain(const absl::Status& error) override;
+  void Lose(const std::vector<int>& clients) override;
 
  private:
   absl::Status StartProcess(ProcessLauncher& launcher, const LocalClusterOptions& options, int i);
@@ -119,7 +136,14 @@ class LocalCluster final : public WorkerCluster {
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<WorkerClient>> clients_;
+  std::vector<std::unique_ptr<WorkerClient>> lost_;
 };
+
+void LocalCluster::Lose(const std::vector<int>& clients) {
+  TakeOut(clients, addresses_);
+  TakeOut(clients, processes_).clear();  // kills them, and waits
+  for (auto& client : TakeOut(clients, clients_)) lost_.push_back(std::move(client));
+}
 
 absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOptions& options) {
   if (!options.devices.empty() && options.devices.size() != static_cast<size_t>(options.workers)) {
@@ -227,6 +251,7 @@ LocalCluster::~LocalCluster() {
   }
   const bool asked = !clients_.empty();
   clients_.clear();  // the leases break
+  lost_.clear();
   const absl::Time deadline = absl::Now() + kEndTimeout;
   for (size_t i = 0; i < processes_.size(); ++i) {
     if (asked && !stopped[i]) processes_[i]->WaitUntil(deadline);

@@ -29,6 +29,10 @@ class WorkerCluster {
   // process has ended, how ("worker:1 (pid 4711) was killed by signal 9 (Killed)") comes first;
   // when one is stopped by a signal, that. Other errors stay as they are.
   virtual absl::Status Explain(const absl::Status& error) = 0;
+  // These clients (their indices, in ascending order) take no part in the job any more: they and
+  // their addresses leave the lists, and processes that this cluster has started are killed. The
+  // clients live as long as the cluster.
+  virtual void Lose(const std::vector<int>& clients) = 0;
 };
 
 // Which worker processes StartLocalCluster starts on this machine.
