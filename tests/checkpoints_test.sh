@@ -68,7 +68,7 @@ for kill in $(seq "$kills"); do
   at=$((${begin:-0} + 5 + RANDOM % 40))
   writing=false
   [ $((kill % 3)) -eq 0 ] && writing=true
-  run "killed" "$steps" --local "$workers" --parallel "dp=$workers" --checkpoint "$saved" --checkpoint-every 5 --resume &
+  run "killed" "$steps" --local "$workers" --parallel "dp=$workers" --on-loss stop --checkpoint "$saved" --checkpoint-every 5 --resume &
   # The shell function's process, then the program in it.
   shell=$!
   job=

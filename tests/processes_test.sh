@@ -187,9 +187,45 @@ train again 10 --cluster again.yaml && same_losses again alone
 kill "$first"
 wait "$first"
 
-# A worker killed in mid-step ends the job within 10 s, by name, and leaves nothing behind.
+# A worker killed in mid-step: the others go on from the same step, with the processes that they are, and
+# come to the bits of a run that has lost nobody.
+lose() { # NAME WORKERS PLAN VICTIM: kills the VICTIM-th worker after some steps
+  local name=$1 job code left
+  "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
+    --optimizer adam --lr 0.001 --batch 64 --steps 400 --strict --local "$2" --parallel "$3" \
+    --metrics "$name.csv" -o "$name.onnx" > "$name.log" 2>&1 &
+  job=$!
+  for _ in $(seq 200); do
+    [ "$(grep -c . "$name.csv" 2> /dev/null)" -gt "$4" ] 2> /dev/null && break
+    sleep 0.05
+  done
+  left=$(pgrep -P "$job" | sed "$4d")
+  kill -9 "$(pgrep -P "$job" | sed -n "$4p")" || fail "$name: no worker to kill"
+  for _ in $(seq 200); do
+    grep -q "workers go on as" "$name.log" && break
+    sleep 0.05
+  done
+  # The evaluation of what is left is that of a snapshot: the job may end at any time.
+  ! kill -0 "$job" 2> /dev/null || [ "$(pgrep -P "$job" | sort)" = "$(sort <<< "$left")" ] ||
+    [ -z "$(pgrep -P "$job")" ] || fail "$name: the workers that are left are others"
+  wait "$job"
+  code=$?
+  [ "$code" -eq 0 ] || fail "$name: exit $code after a worker was killed: $(tail -3 "$name.log")"
+  grep -q "^lost  .*killed by signal 9" "$name.log" || fail "$name does not say who was lost: $(cat "$name.log")"
+  [ "$(wc -l < "$name.csv")" -eq 401 ] || fail "$name: $(wc -l < "$name.csv") rows for 400 steps"
+}
 "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
-  --optimizer sgd --lr 0.01 --batch 64 --steps 1000000 --local 2 --parallel dp=2 --metrics killed.csv \
+  --optimizer adam --lr 0.001 --batch 64 --steps 400 --strict --metrics whole.csv -o whole.onnx \
+  > whole.log 2>&1 || fail "whole: $(tail -3 whole.log)"
+for victim in 1 2 3; do
+  lose "lost$victim" 3 dp=3 "$victim"
+  cmp -s whole.onnx "lost$victim.onnx" || fail "the weights differ after worker $victim of 3 was killed"
+  cmp -s <(cut -d, -f1,2 whole.csv) <(cut -d, -f1,2 "lost$victim.csv") || fail "losses differ: lost$victim"
+done
+
+# With --on-loss stop it ends the job within 10 s, by name, and leaves nothing behind.
+"$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
+  --optimizer sgd --lr 0.01 --batch 64 --steps 1000000 --local 2 --parallel dp=2 --on-loss stop --metrics killed.csv \
   -o killed.onnx > killed.log 2>&1 &
 job=$!
 for _ in $(seq 100); do

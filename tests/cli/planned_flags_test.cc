@@ -63,6 +63,7 @@ const std::map<std::string, std::string>& OfRuns() {
       {"patience", "when the run ends"},
       {"best", "a result"},
       {"rebalance", "moves micro-batches between steps"},
+      {"on-loss", "what a lost worker ends"},
       {"check-numerics", "looks at values"},
       {"noise-scale", "programs of their own for the steps that measure"},
       {"ema-out", "a result"},

@@ -57,6 +57,9 @@ class TrainCommand final : public Command {
     WEFT_RETURN_IF_ERROR(
         CheckOutputs(RealFileSystem(), flags_.results(), flags_.loop().best_output()));
     TrainingRun run(*job, loop, *curves, console, RealClock());
+    run.set_listener(
+        {.lost = [&workers](const std::vector<int>& ranks) { workers->Lose(ranks); },
+         .explain = [&workers](const absl::Status& loss) { return workers->Explain(loss); }});
     const StopSignals signals;
     const absl::Status trained =
         run.Run(workers->coordinator(), [&signals] { return signals.signal() != 0; });
@@ -86,6 +89,10 @@ class TrainCommand final : public Command {
 
   // Says how wrong the prediction was, and adds it to the history.
   absl::Status Record(const TrainingRun& run, WorkerGroup& workers, Console& console) const {
+    if (run.losses() > 0) {
+      *console.err << "step   not compared with its prediction: workers were lost\n";
+      return absl::OkStatus();
+    }
     if (run.has_moved()) {
       *console.err << "step   not compared with its prediction: micro-batches have moved\n";
       return absl::OkStatus();

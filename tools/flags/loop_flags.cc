@@ -73,6 +73,14 @@ void LoopFlags::Add(CLI::App& app) {
          "give replicas with slow workers fewer micro-batches, from one step to the next; more "
          "--micro-batches allow finer shares")
       ->group("placement");
+  app.add_option(
+         "--on-loss", on_loss_,
+         "when a worker is lost: continue goes on with the others from the same step, where "
+         "they have all of the state (replicas, without zero); stop ends the run (default "
+         "continue)")
+      ->type_name("continue|stop")
+      ->check(CLI::IsMember({kContinue, "stop"}).description(""))
+      ->group("placement");
   app.add_flag("--check-numerics", check_numerics_,
                "check every value of every step for NaN and infinity; slow")
       ->group("results");

@@ -48,6 +48,8 @@ class LoopFlags {
   bool evaluates_averages() const { return eval_averages_; }
   bool check_numerics() const { return check_numerics_; }
   bool rebalances() const { return rebalance_; }
+  // Whether the job goes on without a worker that it loses, where it can.
+  bool continues() const { return on_loss_ == kContinue; }
   const std::string& folder() const { return folder_; }
   const std::string& best_output() const { return best_output_; }
 
@@ -81,6 +83,8 @@ class LoopFlags {
   std::string best_output_;
   bool check_numerics_ = false;
   bool rebalance_ = false;
+  static constexpr char kContinue[] = "continue";
+  std::string on_loss_ = kContinue;
 };
 
 }  // namespace weft

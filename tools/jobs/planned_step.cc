@@ -62,6 +62,7 @@ absl::StatusOr<Graph> TrainingGraphOf(const PlannedInput& input, const ImportedM
 absl::StatusOr<JobSpec> PlannedJob(const TrainFlags& flags) {
   WEFT_ASSIGN_OR_RETURN(JobSpec spec, flags.job().Job());
   spec.checkpoints = flags.loop().saves();
+  spec.plan.commits = flags.loop().continues();
   return spec;
 }
 

@@ -21,6 +21,7 @@
 #include "tools/reports/training_report.h"
 #include "training/adaptation/rebalancer.h"
 #include "training/job/job_search.h"
+#include "training/recovery/job_recovery.h"
 
 namespace weft {
 namespace {
@@ -173,6 +174,7 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
   RateSchedule& schedule = job->training.schedule;
   if (schedule.total == 0 && !alternates) schedule.total = job->steps;
   loop.AdoptPlan(job->spec);
+  job->spec.plan.commits = flags.loop().continues();
   WEFT_ASSIGN_OR_RETURN(job->job,
                         alternates ? PrepareInTurn(*job, data) : PreparePrograms(*job, data[0]));
   if (alternates && schedule.needs_total() && schedule.total == 0) schedule.total = job->steps;
@@ -181,6 +183,7 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
       loop.CheckSame(job->model, job->job, job->decisions, std::move(given_flags)));
   WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(job->model, job->training.loss, job->job, job->spec));
   AddEvaluationNotes(loop.evaluation(), job->job);
+  job->spec.commits = flags.loop().continues() && JobRecovery::WhyNot(job->job, job->spec).empty();
   return job;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "platform/status_macros.h"
 #include "training/job/stored_programs.h"
+#include "training/recovery/job_recovery.h"
 
 namespace weft {
 namespace {
@@ -86,9 +87,13 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
       },
       loop_.Rebalancing());
   if (coordinator.size() > 1 && job_.job.updates.empty()) options_.watch = &rebalancer;
+  JobRecovery recovery(job_.job, Recovering());
+  if (job_.spec.commits) options_.losses = &recovery;
   auto result =
       Train(coordinator, job_.job, options_, [this](const TrainProgress& done) { Take(done); });
   options_.watch = nullptr;
+  options_.losses = nullptr;
+  losses_ = recovery.losses();
   std::erase(options_.hooks, &noise);
   progress_.Finish();
   rebalancer.Finish();
@@ -102,6 +107,25 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   needed_ = coordinator.memory();
   cards_ = coordinator.card_use();
   return closed;
+}
+
+JobRecoveryOptions TrainingRun::Recovering() {
+  RebalancerOptions loop = loop_.Rebalancing();
+  JobRecoveryOptions options;
+  options.repartition = [this](const Plan& plan) {
+    return PartitionTraining(job_.job, job_.model.graph, job_.training, plan, kTrainingSteps);
+  };
+  options.evaluation = [this]() -> absl::StatusOr<const PreparedJob*> {
+    WEFT_RETURN_IF_ERROR(
+        loop_.PrepareEvaluation(job_.model, job_.training.loss, job_.job, job_.spec));
+    return loop_.evaluation();
+  };
+  options.explain = listener_.explain;
+  options.on_lost = listener_.lost;
+  options.on_plan = std::move(loop.on_plan);
+  options.say = std::move(loop.say);
+  options.clock = &clock_;
+  return options;
 }
 
 absl::StatusOr<std::vector<RankTraffic>> TrainingRun::Traffic(Coordinator& coordinator) const {

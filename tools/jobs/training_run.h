@@ -20,6 +20,7 @@
 #include "training/job/prediction_record.h"
 #include "training/job/traffic_comparison.h"
 #include "training/job/trainer.h"
+#include "training/recovery/job_recovery.h"
 #include "training/scaling/noise_scale.h"
 
 namespace weft {
@@ -31,6 +32,10 @@ struct RunListener {
   std::function<void(const TrainProgress&)> step = nullptr;
   std::function<void(const Measurement&)> evaluation = nullptr;
   LoopHook* hook = nullptr;
+  // Is told of workers that are lost, by their ranks so far, before the job goes on without them.
+  std::function<void(const std::vector<int>&)> lost = nullptr;
+  // What is known of the process of one that is lost (WorkerGroup::Explain).
+  std::function<absl::Status(const absl::Status&)> explain = nullptr;
 };
 
 // Run once, then ask. Borrows everything; the job's programs grow where micro-batches move. One
@@ -61,10 +66,14 @@ class TrainingRun {
   // Whether micro-batches have moved: then no prediction was made of the run.
   bool alternates() const { return !job_.job.updates.empty(); }
   bool has_moved() const { return moves_ > 0; }
+  // Workers that it has lost, and gone on without.
+  int64_t losses() const { return losses_; }
   // The run against its prediction; `model` is its name in the history.
   absl::StatusOr<RunHistoryEntry> Compare(Coordinator& coordinator, const std::string& model) const;
 
  private:
+  // What has the job go on without a lost worker.
+  JobRecoveryOptions Recovering();
   // Keeps the noise's average in checkpoints.
   class NoiseState;
   void Take(const TrainProgress& done);
@@ -90,6 +99,7 @@ class TrainingRun {
   std::vector<WorkerMemory> needed_;
   CardUse cards_;
   int moves_ = 0;
+  int64_t losses_ = 0;
   NoiseAverage noise_;
   std::vector<int> shares_;  // where micro-batches have moved
 };

@@ -119,6 +119,10 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& 
   return group;
 }
 
+void WorkerGroup::Lose(const std::vector<int>& ranks) {
+  if (processes_ != nullptr) processes_->Lose(ranks);
+}
+
 absl::Status WorkerGroup::Explain(const absl::Status& error) {
   return processes_ == nullptr || error.ok() ? error : processes_->Explain(error);
 }

@@ -38,6 +38,8 @@ class WorkerGroup {
   std::vector<std::string> addresses() const;
   // The error the job ended with, with what is known of the worker's process.
   absl::Status Explain(const absl::Status& error);
+  // These ranks take no part any more; what was started for them is ended (WorkerCluster::Lose).
+  void Lose(const std::vector<int>& ranks);
 
  private:
   WorkerGroup() = default;

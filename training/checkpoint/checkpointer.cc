@@ -77,7 +77,7 @@ absl::StatusOr<std::string> Checkpointer::Begin(Coordinator& coordinator, int64_
   const int64_t begin = clock_.MonotonicNanos();
   WEFT_RETURN_IF_ERROR(Poll(coordinator, /*wait=*/true));
   summary_.pause_seconds += static_cast<double>(clock_.MonotonicNanos() - begin) * 1e-9;
-  last_step_ = step;
+  const int64_t before = std::exchange(last_step_, step);
   last_nanos_ = clock_.MonotonicNanos();
   retry_nanos_ = 0;
   absl::StatusOr<std::string> folder = store_.Begin(step, unique_);
@@ -86,7 +86,7 @@ absl::StatusOr<std::string> Checkpointer::Begin(Coordinator& coordinator, int64_
     return std::string();
   }
   Log(LogLevel::kInfo, "checkpoint of step ", step, " begins in ", *folder);
-  pending_ = Pending{step, *folder, job_.plan, loop};
+  pending_ = Pending{step, *folder, before, job_.plan, loop};
   return *std::move(folder);
 }
 
@@ -178,6 +178,13 @@ void Checkpointer::Conclude(const Committed& committed) {
     warn_(absl::StrCat("older checkpoints remain: ", std::string(committed.pruned.message())));
   }
   pending_.reset();
+}
+
+void Checkpointer::GiveUp(const std::string& reason) {
+  if (!pending_.has_value()) return;
+  if (pending_->committing) return Conclude(commit_.get());  // all parts are there
+  last_step_ = pending_->before;
+  Conclude({absl::UnavailableError(reason), absl::OkStatus()});
 }
 
 void Checkpointer::Warn(int64_t step, const absl::Status& status) {

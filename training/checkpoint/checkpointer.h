@@ -67,12 +67,17 @@ class Checkpointer {
   // Looks what has become of the one under way; waits for it if `wait`.
   absl::Status Poll(Coordinator& coordinator, bool wait);
 
+  // The workers have gone on without one of them, which had a part of the checkpoint under way: it
+  // is left out, after a warning with this reason, and due again.
+  void GiveUp(const std::string& reason);
+
   const CheckpointSummary& summary() const { return summary_; }
 
  private:
   struct Pending {
     int64_t step = 0;
     std::string folder;
+    int64_t before = 0;  // last_step_, before it began
     std::string plan;
     std::map<std::string, double> loop;
     bool committing = false;

@@ -652,6 +652,7 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.op_libraries = OpLibraryIdentities();
   membership.stall_timeout_seconds = spec.stall_timeout_seconds;
   membership.checkpoints = spec.checkpoints;
+  membership.commits = spec.commits;
   LoggedPhase join("join");
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<WorkerInfo> workers,
@@ -662,11 +663,7 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
     WEFT_RETURN_IF_ERROR(CheckJoinedCards(spec.costs->profile(), spec.cluster, job.plan, workers));
   }
   join.End();
-  for (const PreparedJob* const one : {&job, evaluation}) {
-    if (one == nullptr) continue;
-    WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *one));
-    WEFT_RETURN_IF_ERROR(CheckHostNodes(coordinator, *one));
-  }
+  WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job, evaluation));
   WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
   std::map<std::string, Tensor> initial;
   for (const Graph* const graph : job.graphs()) {
@@ -676,6 +673,16 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   }
   const LoggedPhase phase("variables");
   return coordinator.WriteVariables(initial);
+}
+
+absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job,
+                         const PreparedJob* evaluation) {
+  for (const PreparedJob* const one : {&job, evaluation}) {
+    if (one == nullptr) continue;
+    WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, *one));
+    WEFT_RETURN_IF_ERROR(CheckHostNodes(coordinator, *one));
+  }
+  return absl::OkStatus();
 }
 
 InputSourceFactory NewDataSetFactory(FileSystem& files) {

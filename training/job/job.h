@@ -94,6 +94,10 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
                       const std::string& version, std::vector<std::string> addresses,
                       const PreparedJob* evaluation = nullptr);
 
+// Hands out the job's programs, and those of an evaluation within it, to workers that have joined.
+absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job,
+                         const PreparedJob* evaluation);
+
 // The factory that workers open data sets with: DataSpec as JSON, files read through `files`.
 InputSourceFactory NewDataSetFactory(FileSystem& files);
 

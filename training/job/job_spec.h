@@ -78,6 +78,8 @@ struct JobSpec {
   int64_t memory_per_worker = 0;
   // The loop will ask for checkpoints.
   bool checkpoints = false;
+  // Its ranks agree on each step (JobMembership::commits), so that it can go on without one.
+  bool commits = false;
   // Only what its steps measure is wanted: its weights are thrown away.
   bool measures_only = false;
   // Earlier runs, from which the costs of its model are corrected (CostsOf).

@@ -101,6 +101,7 @@ class Loop {
         options_(options),
         progress_(progress),
         clock_(options.clock != nullptr ? *options.clock : RealClock()),
+        watch_(options.watch),
         done_(options.first_step) {
     if (!job.updates.empty()) order_ = TurnOrderOf(job.updates);
   }
@@ -121,9 +122,20 @@ class Loop {
   // A range without steps that saves the state as it is.
   StepRange Snapshot(const std::string& folder) const;
   absl::Status RunStretch(const std::vector<StepRange>& ranges, int64_t end);
-  absl::Status RunRanges(const std::vector<StepRange>& ranges);
+  // Of the ranges, `taken` counts the steps whose reports have been taken.
+  absl::Status RunRanges(const std::vector<StepRange>& ranges, int64_t& taken);
+  // The report of the `index`-th step of the ranges.
+  void TakeOf(const std::vector<StepRange>& ranges, const StepReport& report, int64_t index);
+  // The stretch was cut short by `loss`: goes on without who was lost.
+  absl::Status GoOn(const absl::Status& loss, const std::vector<StepRange>& ranges, int64_t taken);
   absl::Status CallHooks();
   absl::Status SaveLast();
+  // The next stretch, and what comes after it.
+  absl::Status RunNext();
+  // What a run leaves behind.
+  absl::Status End();
+  // OK where the error is the loss of a worker, between two stretches, and the job goes on.
+  absl::Status Survive(const absl::Status& error);
   // Says of values that are not finite after which step they were found.
   absl::Status AfterSteps(const absl::Status& status) const {
     if (!absl::IsOutOfRange(status)) return status;
@@ -141,8 +153,10 @@ class Loop {
   const TrainOptions& options_;
   const std::function<void(const TrainProgress&)>& progress_;
   Clock& clock_;
+  StepWatch* watch_;                // null: nobody watches
   std::optional<TurnOrder> order_;  // of several updates
   int64_t done_;                    // steps
+  bool gave_up_ = false;            // a loss has ended the run
   int64_t stretch_ = 1;
   std::string kind_ = kTrainingSteps;      // of the programs that steps run
   std::optional<LoggedPhase> first_step_;  // until it is told
@@ -215,7 +229,7 @@ std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
 int64_t Loop::StretchEnd() const {
   // Workers wait for each other where a stretch ends, so there is only one where none need end.
   const bool may_end =
-      options_.stop != nullptr || options_.checkpointer != nullptr || options_.watch != nullptr;
+      options_.stop != nullptr || options_.checkpointer != nullptr || watch_ != nullptr;
   int64_t end = may_end ? std::min(options_.steps, done_ + stretch_) : options_.steps;
   for (const LoopHook* hook : options_.hooks) end = std::min(end, hook->NextCall(done_));
   const bool many_ranges = order_.has_value() || options_.noise_every > 0;
@@ -290,30 +304,52 @@ void Loop::Take(const StepReport& report, int64_t step, const std::string& progr
   progress_(done);
 }
 
-absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges) {
+void Loop::TakeOf(const std::vector<StepRange>& ranges, const StepReport& report, int64_t index) {
+  int64_t before = 0;
   auto range = ranges.begin();
-  int64_t in_range = 0;  // reports so far
-  int64_t step = done_;
+  for (; index >= before + range->count; ++range) before += range->count;
+  Take(report, done_ + index, range->program);
+}
+
+absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges, int64_t& taken) {
   const auto report = [&](const StepReport& done) {
-    while (in_range == range->count) {
-      ++range;
-      in_range = 0;
-    }
-    ++in_range;
     MutexLock lock(mutex_);
-    Take(done, step++, range->program);
+    TakeOf(ranges, done, taken++);
   };
-  if (options_.watch == nullptr) return coordinator_.RunSteps(ranges, report);
+  if (watch_ == nullptr) return coordinator_.RunSteps(ranges, report);
   return coordinator_.RunSteps(ranges, report, [this](int rank, const StepReport& done) {
     MutexLock lock(mutex_);
-    options_.watch->Observe(rank, done);
+    watch_->Observe(rank, done);
   });
+}
+
+absl::Status Loop::GoOn(const absl::Status& loss, const std::vector<StepRange>& ranges,
+                        int64_t taken) {
+  auto settled = options_.losses->GoOn(coordinator_, loss, taken);
+  if (!settled.ok()) {
+    gave_up_ = true;
+    return settled.status();
+  }
+  // The first of them may be kept no more.
+  int64_t index = settled->steps - static_cast<int64_t>(settled->reports.size());
+  for (const StepReport& report : settled->reports) TakeOf(ranges, report, index++);
+  if (options_.checkpointer != nullptr) {
+    options_.checkpointer->GiveUp("a worker that had a part of it is lost");
+  }
+  watch_ = nullptr;
+  kind_ = kTrainingSteps;
+  stretch_ = 1;
+  done_ += settled->steps;
+  return absl::OkStatus();
 }
 
 absl::Status Loop::RunStretch(const std::vector<StepRange>& ranges, int64_t end) {
   const LoggedPhase phase(absl::StrCat("steps ", done_, " to ", end), LogLevel::kDebug);
   const int64_t begin = clock_.MonotonicNanos();
-  WEFT_RETURN_IF_ERROR(RunRanges(ranges));
+  int64_t taken = 0;
+  const absl::Status run = RunRanges(ranges, taken);
+  if (absl::IsUnavailable(run) && options_.losses != nullptr) return GoOn(run, ranges, taken);
+  WEFT_RETURN_IF_ERROR(run);
   const int64_t steps = end - done_;
   const double seconds = static_cast<double>(clock_.MonotonicNanos() - begin) * 1e-9;
   const double fitting = seconds > 0 ? static_cast<double>(steps) * kStretchSeconds / seconds : 0;
@@ -324,10 +360,17 @@ absl::Status Loop::RunStretch(const std::vector<StepRange>& ranges, int64_t end)
 }
 
 absl::Status Loop::CallHooks() {
-  for (LoopHook* hook : options_.hooks) {
-    if (hook->NextCall(done_ - 1) != done_) continue;
-    WEFT_ASSIGN_OR_RETURN(const std::string end, hook->Call(coordinator_, done_));
-    if (result_.end.empty()) result_.end = end;
+  for (size_t i = 0; i < options_.hooks.size();) {
+    LoopHook* const hook = options_.hooks[i];
+    if (hook->NextCall(done_ - 1) == done_) {
+      const absl::StatusOr<std::string> end = hook->Call(coordinator_, done_);
+      if (!end.ok()) {
+        WEFT_RETURN_IF_ERROR(Survive(end.status()));
+        continue;  // once more, on the workers that are left
+      }
+      if (result_.end.empty()) result_.end = *end;
+    }
+    ++i;
   }
   return absl::OkStatus();
 }
@@ -335,7 +378,7 @@ absl::Status Loop::CallHooks() {
 absl::Status Loop::SaveLast() {
   Checkpointer* const checkpointer = options_.checkpointer;
   if (checkpointer == nullptr) return absl::OkStatus();
-  if (checkpointer->last_step() < done_) {
+  while (checkpointer->last_step() < done_) {
     WEFT_ASSIGN_OR_RETURN(const std::string folder,
                           checkpointer->Begin(coordinator_, done_, HookState()));
     if (!folder.empty()) WEFT_RETURN_IF_ERROR(RunStretch({Snapshot(folder)}, done_));
@@ -343,24 +386,25 @@ absl::Status Loop::SaveLast() {
   return checkpointer->Poll(coordinator_, /*wait=*/true);
 }
 
-absl::StatusOr<TrainResult> Loop::Run() {
-  if (done_ < options_.steps) first_step_.emplace("first step");
-  while (done_ < options_.steps && result_.end.empty()) {
-    if (options_.stop != nullptr && options_.stop()) {
-      result_.stopped = true;
-      break;
-    }
-    if (options_.watch != nullptr) {
-      WEFT_ASSIGN_OR_RETURN(kind_, options_.watch->ChooseProgram(coordinator_, done_));
-    }
-    int64_t end = StretchEnd();
-    WEFT_ASSIGN_OR_RETURN(const std::vector<StepRange> ranges, StretchRanges(end));
-    WEFT_RETURN_IF_ERROR(RunStretch(ranges, end));
-    WEFT_RETURN_IF_ERROR(CallHooks());
-    if (options_.checkpointer != nullptr) {
-      WEFT_RETURN_IF_ERROR(options_.checkpointer->Poll(coordinator_, /*wait=*/false));
-    }
+absl::Status Loop::Survive(const absl::Status& error) {
+  const bool may_go_on = absl::IsUnavailable(error) && options_.losses != nullptr && !gave_up_;
+  return may_go_on ? GoOn(error, {}, 0) : error;
+}
+
+absl::Status Loop::RunNext() {
+  if (watch_ != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(kind_, watch_->ChooseProgram(coordinator_, done_));
   }
+  const int64_t before = done_;
+  int64_t end = StretchEnd();
+  WEFT_ASSIGN_OR_RETURN(const std::vector<StepRange> ranges, StretchRanges(end));
+  WEFT_RETURN_IF_ERROR(RunStretch(ranges, end));
+  if (done_ > before) WEFT_RETURN_IF_ERROR(CallHooks());
+  if (options_.checkpointer == nullptr) return absl::OkStatus();
+  return options_.checkpointer->Poll(coordinator_, /*wait=*/false);
+}
+
+absl::Status Loop::End() {
   WEFT_RETURN_IF_ERROR(SaveLast());
   result_.steps = done_;
   WEFT_ASSIGN_OR_RETURN(result_.memory, coordinator_.AskAll(MemoryRequest{}));
@@ -370,6 +414,22 @@ absl::StatusOr<TrainResult> Loop::Run() {
   auto averages = ReadAverages(coordinator_, job_);
   if (!averages.ok()) return AfterSteps(averages.status());
   result_.averages = *std::move(averages);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainResult> Loop::Run() {
+  if (done_ < options_.steps) first_step_.emplace("first step");
+  while (done_ < options_.steps && result_.end.empty()) {
+    if (options_.stop != nullptr && options_.stop()) {
+      result_.stopped = true;
+      break;
+    }
+    const absl::Status ran = RunNext();
+    if (!ran.ok()) WEFT_RETURN_IF_ERROR(Survive(ran));
+  }
+  for (absl::Status ended = End(); !ended.ok(); ended = End()) {
+    WEFT_RETURN_IF_ERROR(Survive(ended));
+  }
   return std::move(result_);
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "distributed/coordinator.h"
+#include "distributed/settle_step.h"
 #include "platform/clock.h"
 #include "training/checkpoint/checkpointer.h"
 #include "training/job/job.h"
@@ -44,6 +45,18 @@ class StepWatch {
   virtual absl::StatusOr<std::string> ChooseProgram(Coordinator& coordinator, int64_t step) = 0;
 };
 
+// Has a job go on that has lost a worker. Called by the loop's thread while no step runs.
+class LossHandler {
+ public:
+  virtual ~LossHandler() = default;
+  // A call of RunSteps has ended with `loss`; `reported`: its steps whose reports have come. On
+  // success the coordinator's workers are those that are left, with programs of the job's names,
+  // and their state is that after the steps of the call that are returned. An error: the run ends
+  // with it.
+  virtual absl::StatusOr<SettledStep> GoOn(Coordinator& coordinator, const absl::Status& loss,
+                                           int64_t reported) = 0;
+};
+
 // How long a job trains, and who takes part between steps. Pointers are borrowed.
 struct TrainOptions {
   int64_t steps = 0;  // at which the run ends, those before a resume included
@@ -61,6 +74,8 @@ struct TrainOptions {
   Checkpointer* checkpointer = nullptr;
   std::vector<LoopHook*> hooks = {};  // borrowed
   StepWatch* watch = nullptr;         // borrowed; null: nobody watches
+  // Borrowed; null: a run that loses a worker ends. After a loss nobody watches any more.
+  LossHandler* losses = nullptr;
   // Asked between stretches of half a second, or of a step that takes longer; true ends the run.
   std::function<bool()> stop = nullptr;
   Clock* clock = nullptr;  // null: the machine's

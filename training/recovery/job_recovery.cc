@@ -1,0 +1,104 @@
+#include "training/recovery/job_recovery.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "platform/log.h"
+#include "platform/status.h"
+#include "platform/status_macros.h"
+#include "training/job/stored_programs.h"
+#include "training/recovery/survivor_plan.h"
+
+namespace weft {
+namespace {
+
+// Of `size` ranks, those that are not in `left`, which is in ascending order.
+std::vector<int> Others(int size, const std::vector<int>& left) {
+  std::vector<int> others;
+  for (int rank = 0; rank < size; ++rank) {
+    if (!std::binary_search(left.begin(), left.end(), rank)) others.push_back(rank);
+  }
+  return others;
+}
+
+// "worker:1 (pid 4711) was killed by signal 9 (Killed)", without who waited for it.
+std::string CauseOf(const absl::Status& loss) {
+  const std::string text(loss.message());
+  return text.substr(0, text.find("; "));
+}
+
+}  // namespace
+
+std::string JobRecovery::WhyNot(const PreparedJob& job, const JobSpec& spec) {
+  if (job.plan.mesh.data < 2) {
+    return absl::StrCat("under ", job.plan.mesh.ToString(), " no worker has what another has");
+  }
+  if (job.plan.zero > 0) {
+    return absl::StrCat("with zero=", job.plan.zero, " each worker has state that no other has");
+  }
+  if (!job.updates.empty()) return "a job of several updates in turn cannot be planned anew yet";
+  if (spec.stored != nullptr) {
+    return absl::StrCat("the partitions in '", spec.stored->folder, "' are for all its workers");
+  }
+  for (const JobProgram& program : job.programs) {
+    if (!absl::StartsWith(program.name, absl::StrCat(kTrainingSteps, "/"))) {
+      return absl::StrCat("its steps also run '", program.name, "', which is planned once");
+    }
+    const bool commits = std::all_of(program.partitions.begin(), program.partitions.end(),
+                                     [](const Partition& partition) { return partition.commits; });
+    if (!commits) return "its workers need each other while they update variables";
+  }
+  return "";
+}
+
+absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const absl::Status& loss,
+                                              int64_t reported) {
+  Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
+  const int64_t begin = clock.MonotonicNanos();
+  const absl::Status known = options_.explain == nullptr ? loss : options_.explain(loss);
+  Log(LogLevel::kWarning, "a worker is lost: ", known.ToString());
+  const int before = coordinator.size();
+  std::vector<int> out;
+  auto settled = GoOnOnce(coordinator, reported, out);
+  if (!settled.ok()) {
+    return absl::Status(loss.code(), absl::StrCat(std::string(known.message()),
+                                                  "; the job cannot go on without it: ",
+                                                  std::string(settled.status().message())));
+  }
+  losses_ += static_cast<int64_t>(out.size());
+  const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
+  options_.say(absl::StrFormat(
+      "lost   %s; %d of %d workers go on as %s after %.2f s: no step is lost or repeated",
+      CauseOf(known), coordinator.size(), before, job_.plan.mesh.ToString(), seconds));
+  return settled;
+}
+
+absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t reported,
+                                                  std::vector<int>& out) {
+  WEFT_ASSIGN_OR_RETURN(SettledStep settled,
+                        SettleStep(coordinator.clients(), coordinator.runs(), reported));
+  // A peer's error may have ended a job whose workers are all there.
+  if (static_cast<int>(settled.left.size()) == coordinator.size()) {
+    return absl::FailedPreconditionError("all workers answer");
+  }
+  WEFT_ASSIGN_OR_RETURN(SurvivorPlan survivors, PlanWithout(job_.plan, settled.left));
+  WEFT_ASSIGN_OR_RETURN(std::vector<JobProgram> programs, options_.repartition(survivors.plan));
+  out = Others(coordinator.size(), survivors.ranks);
+  if (options_.on_lost != nullptr) options_.on_lost(out);
+  job_.plan = std::move(survivors.plan);
+  job_.programs = std::move(programs);
+  job_.planned = {};
+  WEFT_RETURN_IF_ERROR(coordinator.GoOnWith(survivors.ranks));
+  const PreparedJob* evaluation = nullptr;
+  if (options_.evaluation != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(evaluation, options_.evaluation());
+  }
+  WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job_, evaluation));
+  if (options_.on_plan != nullptr) options_.on_plan(job_.plan);
+  return settled;
+}
+
+}  // namespace weft

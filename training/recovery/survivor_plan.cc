@@ -1,0 +1,68 @@
+#include "training/recovery/survivor_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+namespace {
+
+// The entries of `values`, one for each rank or none at all, of these ranks.
+template <typename T>
+std::vector<T> Of(const std::vector<T>& values, const std::vector<int>& ranks) {
+  std::vector<T> chosen;
+  if (values.empty()) return chosen;
+  for (const int rank : ranks) chosen.push_back(values[static_cast<size_t>(rank)]);
+  return chosen;
+}
+
+}  // namespace
+
+absl::StatusOr<SurvivorPlan> PlanWithout(const Plan& plan, const std::vector<int>& left) {
+  if (plan.zero > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "with zero=", plan.zero, " a lost worker had a part of the ",
+        plan.zero > 2 ? "parameters and of the optimizer's state" : "optimizer's state",
+        " that no other worker has"));
+  }
+  const Mesh& mesh = plan.mesh;
+  std::vector<int> members(static_cast<size_t>(mesh.data), 0);
+  for (const int rank : left) {
+    ++members[static_cast<size_t>(mesh.CoordinateOf(RankId(rank)).data)];
+  }
+  const auto is_whole = [&](int replica) {
+    return members[static_cast<size_t>(replica)] == mesh.tensor * mesh.pipeline;
+  };
+  SurvivorPlan survivors;
+  survivors.plan = plan;
+  survivors.plan.prediction = {};
+  survivors.plan.mesh.data = 0;
+  survivors.plan.shares.clear();
+  for (int replica = 0; replica < mesh.data; ++replica) {
+    if (!is_whole(replica)) continue;
+    ++survivors.plan.mesh.data;
+    if (!plan.shares.empty()) {
+      survivors.plan.shares.push_back(plan.shares[static_cast<size_t>(replica)]);
+    }
+  }
+  if (survivors.plan.mesh.data == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no replica of the model is whole any more under ", mesh.ToString(),
+                     ": a lost worker had stages or shards that no other worker has"));
+  }
+  // The order of ranks, in which a replica comes before the next within a stage, stays.
+  for (const int rank : left) {
+    if (is_whole(mesh.CoordinateOf(RankId(rank)).data)) survivors.ranks.push_back(rank);
+  }
+  Plan& next = survivors.plan;
+  next.workers = Of(plan.workers, survivors.ranks);
+  next.hosts = Of(plan.hosts, survivors.ranks);
+  next.rank_threads = Of(plan.rank_threads, survivors.ranks);
+  // Each replica has its part in one micro-batch then.
+  if (plan.whole_batch) next.micro_batches = next.mesh.data;
+  return survivors;
+}
+
+}  // namespace weft

@@ -1,0 +1,27 @@
+// SurvivorPlan: a job's plan for the workers that are left.
+#ifndef WEFT_TRAINING_RECOVERY_SURVIVOR_PLAN_H_
+#define WEFT_TRAINING_RECOVERY_SURVIVOR_PLAN_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/plan.h"
+
+namespace weft {
+
+struct SurvivorPlan {
+  Plan plan;
+  // Of the job so far, in ascending order: rank i of the plan is ranks[i].
+  std::vector<int> ranks;
+};
+
+// The plan without the replicas that have lost a member; `left`: ranks of `plan` that still answer,
+// in ascending order. Each rank that stays has the stage and the shard that it had, so its
+// variables are those of the plan. Shares of those that stay keep their proportion. The prediction
+// is left out. FailedPrecondition where no replica is whole, or each has state of its own
+// (Plan::zero).
+absl::StatusOr<SurvivorPlan> PlanWithout(const Plan& plan, const std::vector<int>& left);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_RECOVERY_SURVIVOR_PLAN_H_

@@ -1,0 +1,103 @@
+#include "training/recovery/survivor_plan.h"
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Plan PlanOf(Mesh mesh) {
+  Plan plan;
+  plan.mesh = mesh;
+  plan.micro_batches = 8;
+  plan.workers.resize(static_cast<size_t>(mesh.size()));
+  std::iota(plan.workers.begin(), plan.workers.end(), 10);
+  return plan;
+}
+
+std::vector<int> AllBut(const Plan& plan, const std::vector<int>& lost) {
+  std::vector<int> left;
+  for (int rank = 0; rank < plan.mesh.size(); ++rank) {
+    if (std::find(lost.begin(), lost.end(), rank) == lost.end()) left.push_back(rank);
+  }
+  return left;
+}
+
+TEST(SurvivorPlanTest, ThreeOfFourReplicasShareTheBatch) {
+  Plan plan = PlanOf({.data = 4});
+  plan.rank_threads = {1, 2, 3, 4};
+  const auto survivors = PlanWithout(plan, AllBut(plan, {1}));
+  ASSERT_TRUE(survivors.ok()) << survivors.status();
+  EXPECT_EQ(survivors->plan.mesh, (Mesh{.data = 3}));
+  EXPECT_THAT(survivors->ranks, ElementsAre(0, 2, 3));
+  EXPECT_THAT(survivors->plan.workers, ElementsAre(10, 12, 13));
+  EXPECT_THAT(survivors->plan.rank_threads, ElementsAre(1, 3, 4));
+  EXPECT_EQ(survivors->plan.micro_batches, 8);
+  EXPECT_THAT(survivors->plan.shares, IsEmpty());
+  // All micro-batches are somebody's: 2, 3 and 3.
+  EXPECT_EQ(survivors->plan.FirstMicroBatch(1, 8), 2);
+  EXPECT_EQ(survivors->plan.FirstMicroBatch(2, 8), 5);
+  EXPECT_EQ(survivors->plan.FirstMicroBatch(3, 8), 8);
+}
+
+TEST(SurvivorPlanTest, SharesKeepTheirProportion) {
+  Plan plan = PlanOf({.data = 3});
+  plan.shares = {4, 3, 1};
+  const auto survivors = PlanWithout(plan, AllBut(plan, {1}));
+  ASSERT_TRUE(survivors.ok()) << survivors.status();
+  EXPECT_THAT(survivors->plan.shares, ElementsAre(4, 1));
+}
+
+// Every rank that stays has the stage and the shard that it had, whoever is lost.
+TEST(SurvivorPlanTest, RanksKeepTheirStageAndShard) {
+  for (const Mesh mesh :
+       {Mesh{.data = 3, .tensor = 2, .pipeline = 2}, Mesh{2, 1, 3}, Mesh{2, 4, 1}}) {
+    const Plan plan = PlanOf(mesh);
+    for (int lost = 0; lost < mesh.size(); ++lost) {
+      const auto survivors = PlanWithout(plan, AllBut(plan, {lost}));
+      ASSERT_TRUE(survivors.ok()) << survivors.status();
+      const Mesh& next = survivors->plan.mesh;
+      EXPECT_EQ(next, (Mesh{mesh.data - 1, mesh.tensor, mesh.pipeline}));
+      ASSERT_EQ(static_cast<int>(survivors->ranks.size()), next.size());
+      for (int rank = 0; rank < next.size(); ++rank) {
+        const Mesh::Coordinate now = next.CoordinateOf(RankId(rank));
+        const Mesh::Coordinate before =
+            mesh.CoordinateOf(RankId(survivors->ranks[static_cast<size_t>(rank)]));
+        EXPECT_EQ(now.tensor, before.tensor);
+        EXPECT_EQ(now.pipeline, before.pipeline);
+        EXPECT_EQ(now.data, before.data - (before.data > mesh.CoordinateOf(RankId(lost)).data));
+      }
+    }
+  }
+}
+
+TEST(SurvivorPlanTest, WhatMixesSamplesHasOneMicroBatchAReplica) {
+  Plan plan = PlanOf({.data = 4});
+  plan.whole_batch = true;
+  plan.micro_batches = 4;
+  const auto survivors = PlanWithout(plan, AllBut(plan, {0, 3}));
+  ASSERT_TRUE(survivors.ok()) << survivors.status();
+  EXPECT_EQ(survivors->plan.micro_batches, 2);
+}
+
+TEST(SurvivorPlanTest, StateThatNobodyHasIsToldOf) {
+  const Plan stages = PlanOf({.data = 2, .tensor = 1, .pipeline = 2});
+  const absl::Status no_replica = PlanWithout(stages, AllBut(stages, {0, 3})).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(no_replica)) << no_replica;
+  EXPECT_THAT(std::string(no_replica.message()), HasSubstr("no replica of the model is whole"));
+  Plan zero = PlanOf({.data = 4});
+  zero.zero = 1;
+  const absl::Status parts = PlanWithout(zero, AllBut(zero, {1})).status();
+  EXPECT_THAT(std::string(parts.message()), HasSubstr("zero=1"));
+}
+
+}  // namespace
+}  // namespace weft
