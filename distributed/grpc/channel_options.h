@@ -24,6 +24,9 @@ void SetServerOptions(grpc::ServerBuilder& builder);
 // The key of the metadata in which every call and stream carries the job's token.
 inline constexpr char kTokenKey[] = "weft-token";
 
+// The key under which a coordinator's call carries the number of its lease, in decimal.
+inline constexpr char kLeaseKey[] = "weft-lease";
+
 // Unauthenticated unless the call carries this token.
 absl::Status CheckToken(const grpc::ServerContextBase& context, const std::string& token);
 

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "platform/checksum.h"
 #include "platform/status_macros.h"
 
 namespace weft {
+namespace {
+
+// As many as a mesh may have (partition_codec.cc).
+constexpr int kMostRanks = 1 << 20;
+
+}  // namespace
 
 rpc::JoinRequest Encode(const JobMembership& membership) {
   rpc::JoinRequest request;
@@ -31,7 +35,17 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
   return request;
 }
 
-JobMembership Decode(const rpc::JoinRequest& request) {
+absl::StatusOr<JobMembership> Decode(const rpc::JoinRequest& request) {
+  const int ranks = request.addresses_size();  // 0 in a job of one process
+  if (ranks > kMostRanks || request.rank() < 0 || (ranks > 0 && request.rank() >= ranks)) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", request.rank(), " of a job of ", ranks,
+                                                   " processes; there may be ", kMostRanks));
+  }
+  if (!(request.stall_timeout_seconds() >= 0) || request.memory_limit_bytes() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a job with a stall timeout of ", request.stall_timeout_seconds(), " s and ",
+                     request.memory_limit_bytes(), " bytes of memory; neither can be less than 0"));
+  }
   JobMembership membership;
   membership.job_id = request.job_id();
   membership.rank = RankId(request.rank());
@@ -220,7 +234,6 @@ absl::Status CheckVariableType(const rpc::TensorType& type, const VariableShard&
 rpc::VariableChunk MakeVariableChunk(std::string part) {
   rpc::VariableChunk chunk;
   chunk.set_part(std::move(part));
-  chunk.set_checksum(Checksum(std::as_bytes(std::span(chunk.part()))));
   return chunk;
 }
 
@@ -248,11 +261,6 @@ absl::StatusOr<size_t> VariableParts::Add(const rpc::VariableChunk& chunk) {
   if (part.size() > bytes_ - received_) {
     return absl::DataLossError(
         absl::StrCat("variable '", name_, "' has more bytes than its type says (", bytes_, ")"));
-  }
-  if (Checksum(std::as_bytes(std::span(part))) != chunk.checksum()) {
-    return absl::DataLossError(
-        absl::StrCat("variable '", name_, "' was damaged on its way: the checksum of bytes ",
-                     received_, " to ", received_ + part.size(), " differs"));
   }
   return std::exchange(received_, received_ + part.size());
 }

@@ -18,7 +18,8 @@ namespace weft {
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
 
 rpc::JoinRequest Encode(const JobMembership& membership);
-JobMembership Decode(const rpc::JoinRequest& request);
+// InvalidArgument for a rank that the job has not, or what is less than nothing.
+absl::StatusOr<JobMembership> Decode(const rpc::JoinRequest& request);
 
 rpc::JoinReply Encode(const WorkerInfo& info);
 WorkerInfo Decode(const rpc::JoinReply& reply);
@@ -50,8 +51,8 @@ absl::Status CheckVariableType(const rpc::TensorType& type, const VariableShard&
 // Checks the parts of a variable as they come, in order.
 class VariableParts {
  public:
-  // The place of the part's first byte in the variable. DataLoss for a damaged part, or one too
-  // many; InvalidArgument for an impossible type.
+  // The place of the part's first byte in the variable. DataLoss for one too many; InvalidArgument
+  // for an impossible type.
   absl::StatusOr<size_t> Add(const rpc::VariableChunk& chunk);
   // DataLoss when bytes are missing.
   absl::Status Finish() const;
@@ -76,7 +77,7 @@ class VariableReader {
   Tensor tensor_;
 };
 
-// A part with its checksum; the first of a variable also carries name and type.
+// A part; the first of a variable also carries name and type.
 rpc::VariableChunk MakeVariableChunk(std::string part);
 // Part `index` of the tensor.
 rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index);

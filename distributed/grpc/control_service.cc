@@ -3,16 +3,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <random>
 #include <span>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/control_codec.h"
 #include "distributed/grpc/partition_wire.h"
+#include "distributed/grpc/seal.h"
 #include "distributed/grpc/status_codec.h"
+#include "platform/file_system.h"
 #include "platform/log.h"
+#include "platform/process_memory.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -21,7 +27,8 @@ namespace {
 // Reports are sent together when they come faster than this.
 constexpr absl::Duration kReportInterval = absl::Milliseconds(50);
 constexpr size_t kMaxReportsAtOnce = 256;
-constexpr size_t kLongestProgramBytes = size_t{1} << 31;
+constexpr int64_t kLongestProgramBytes = int64_t{1} << 31;
+constexpr int kLastErrorCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
 // How long after it has begun to listen a process may take to serve.
 constexpr absl::Duration kStartPatience = absl::Seconds(10);
 
@@ -39,10 +46,27 @@ absl::Status CheckRanges(const rpc::RunStepsRequest& request) {
   return absl::OkStatus();
 }
 
+// Two coordinators never have the same.
+uint64_t NewLeaseNumber() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+// A program of so many bytes is no larger than what it is to run in.
+absl::Status CheckProgramBytes(int64_t bytes) {
+  MemoryLimit most = {kLongestProgramBytes, "the longest message"};
+  const MemoryLimit memory = ProcessMemoryLimit(RealFileSystem());
+  if (memory.bytes > 0 && memory.bytes < most.bytes) most = memory;
+  if (bytes > 0 && bytes <= most.bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("a program of ", bytes,
+                                                   " bytes; this worker takes 1 to ", most.bytes,
+                                                   " (", most.source, ")"));
+}
+
 // Gathers the reports of several steps into one message.
 class ReportSender {
  public:
-  explicit ReportSender(grpc::ServerWriter<rpc::StepReports>& writer) : writer_(writer) {}
+  explicit ReportSender(ControlService::Exchange& stream) : stream_(stream) {}
   void Add(const StepReport& report) {
     Encode(report, *pending_.add_reports());
     const absl::Time now = absl::Now();
@@ -56,12 +80,12 @@ class ReportSender {
   void Flush() {
     if (pending_.reports_size() == 0) return;
     // When the coordinator is gone, its lease says so.
-    writer_.Write(pending_);
+    stream_.Write(Seal(pending_));
     pending_.Clear();
   }
 
  private:
-  grpc::ServerWriter<rpc::StepReports>& writer_;
+  ControlService::Exchange& stream_;
   rpc::StepReports pending_;
   absl::Time sent_ = absl::InfinitePast();
 };
@@ -70,16 +94,17 @@ class ReportSender {
 
 class ControlService::Call {
  public:
-  Call(ControlService& service, const grpc::ServerContext& context) : service_(service) {
-    status_ = CheckToken(context, service_.token_);
-    if (!status_.ok()) return;
+  Call(ControlService& service, grpc::ServerContext& context) : service_(service) {
     MutexLock lock(service_.mutex_);
+    status_ = service_.CheckCaller(context);
+    if (!status_.ok()) return;
     if (service_.worker_ == nullptr) {
       status_ = absl::UnavailableError("the worker does not serve");
     } else if (service_.busy_) {
       status_ = absl::FailedPreconditionError("the worker is busy with another call");
     } else {
       service_.busy_ = true;
+      service_.call_ = &context;
       worker_ = service_.worker_;
     }
   }
@@ -87,6 +112,7 @@ class ControlService::Call {
     if (worker_ == nullptr) return;
     MutexLock lock(service_.mutex_);
     service_.busy_ = false;
+    service_.call_ = nullptr;
     service_.changed_.NotifyAll();
   }
   const absl::Status& status() const { return status_; }
@@ -97,6 +123,20 @@ class ControlService::Call {
   Worker* worker_ = nullptr;
   absl::Status status_;
 };
+
+absl::Status ControlService::CheckCaller(const grpc::ServerContext& context) const {
+  WEFT_RETURN_IF_ERROR(CheckToken(context, token_));
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(kLeaseKey);
+  uint64_t number = 0;
+  const bool attends =
+      lease_ != nullptr && found != metadata.end() &&
+      absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &number) &&
+      number == lease_number_;
+  if (attends) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the caller does not attend this worker: its lease has ended, or is another's");
+}
 
 void ControlService::SetWorker(Worker* worker, const std::string& version) {
   MutexLock lock(mutex_);
@@ -130,7 +170,7 @@ absl::Time ControlService::LeaseEnd() const {
 
 void ControlService::CancelCalls() {
   if (lease_ != nullptr) lease_->TryCancel();
-  if (running_ != nullptr) running_->TryCancel();
+  if (call_ != nullptr) call_->TryCancel();
 }
 
 void ControlService::RequestStop() {
@@ -190,6 +230,8 @@ grpc::Status ControlService::Attend(
     }
     attended_by_ = context->peer();
     lease_ = context;
+    lease_number_ = NewLeaseNumber();
+    hello.set_lease(lease_number_);
     heard_ = absl::Now();
     changed_.NotifyAll();
     hello.set_version(version_);
@@ -220,40 +262,44 @@ grpc::Status ControlService::Serve(grpc::ServerContext& context,
   return AnswerWith(context, call.status().ok() ? body(call.worker()) : call.status());
 }
 
-grpc::Status ControlService::Join(grpc::ServerContext* context, const rpc::JoinRequest* request,
-                                  rpc::JoinReply* reply) {
+grpc::Status ControlService::Join(grpc::ServerContext* context, Requests* requests,
+                                  rpc::Sealed* reply) {
   return Serve(*context, [&](Worker& worker) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(const WorkerInfo info, worker.Join(Decode(*request)));
-    *reply = Encode(info);
+    WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::JoinRequest>(*requests));
+    WEFT_ASSIGN_OR_RETURN(const JobMembership membership, Decode(request));
+    WEFT_ASSIGN_OR_RETURN(const WorkerInfo info, worker.Join(membership));
+    *reply = Seal(Encode(info));
     return absl::OkStatus();
   });
 }
 
-grpc::Status ControlService::Ask(grpc::ServerContext* context, const rpc::ControlRequest* request,
-                                 rpc::ControlReply* reply) {
+grpc::Status ControlService::Ask(grpc::ServerContext* context, Requests* requests,
+                                 rpc::Sealed* reply) {
   return Serve(*context, [&](Worker& worker) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(const ControlRequest question, Decode(*request));
+    WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::ControlRequest>(*requests));
+    WEFT_ASSIGN_OR_RETURN(const ControlRequest question, Decode(request));
     WEFT_ASSIGN_OR_RETURN(const ControlReply answer, worker.Answer(question));
-    *reply = Encode(answer);
+    *reply = Seal(Encode(answer));
     return absl::OkStatus();
   });
 }
 
-absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(
-    Worker& worker, grpc::ServerReader<rpc::ProgramChunk>& reader) {
-  rpc::ProgramChunk chunk;
-  std::string program, data, bytes;
-  bool complete = false;
-  while (!complete && reader.Read(&chunk)) {
-    if (bytes.empty()) {
-      program = chunk.program();
-      data = chunk.data();
-    }
+absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(Worker& worker, Requests& requests) {
+  WEFT_ASSIGN_OR_RETURN(auto chunk, ReadSealed<rpc::ProgramChunk>(requests));
+  const std::string program = chunk.program(), data = chunk.data();
+  WEFT_RETURN_IF_ERROR(CheckProgramBytes(chunk.total_bytes()));
+  const auto total = static_cast<size_t>(chunk.total_bytes());
+  std::string bytes;  // grows with what comes: the number is only a claim
+  while (true) {
     bytes += chunk.part();
-    complete = chunk.last();
-    if (bytes.size() > kLongestProgramBytes) break;
+    if (bytes.size() >= total) break;
+    if (chunk.part().empty()) return absl::DataLossError("the partition has an empty part");
+    WEFT_ASSIGN_OR_RETURN(chunk, ReadSealed<rpc::ProgramChunk>(requests));
   }
-  if (!complete) return absl::DataLossError("the partition was cut off");
+  if (bytes.size() > total) {
+    return absl::DataLossError(
+        absl::StrCat("the partition has ", bytes.size(), " bytes, ", total, " were announced"));
+  }
   WEFT_ASSIGN_OR_RETURN(Partition partition, DecodePartition(bytes));
   // The bytes are not needed while the program is compiled, nor measured with it.
   std::string().swap(bytes);
@@ -261,28 +307,29 @@ absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(
   return worker.TakeProgram(program, std::move(partition), data);
 }
 
-grpc::Status ControlService::AddProgram(grpc::ServerContext* context,
-                                        grpc::ServerReader<rpc::ProgramChunk>* reader,
-                                        rpc::MemoryRequirement* reply) {
+grpc::Status ControlService::AddProgram(grpc::ServerContext* context, Requests* requests,
+                                        rpc::Sealed* reply) {
   return Serve(*context, [&](Worker& worker) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(const MemoryRequirement requirement, TakeProgram(worker, *reader));
-    *reply = Encode(requirement);
+    WEFT_ASSIGN_OR_RETURN(const MemoryRequirement requirement, TakeProgram(worker, *requests));
+    *reply = Seal(Encode(requirement));
     return absl::OkStatus();
   });
 }
 
-absl::Status ControlService::WriteVariable(Worker& worker,
-                                           grpc::ServerReader<rpc::VariableChunk>& reader) {
+absl::Status ControlService::WriteVariable(Worker& worker, Requests& requests) {
   VariableParts parts;
+  rpc::Sealed sealed;
   rpc::VariableChunk chunk;
-  while (reader.Read(&chunk)) WEFT_RETURN_IF_ERROR(WritePart(worker, parts, chunk));
+  while (requests.Read(&sealed)) {
+    WEFT_RETURN_IF_ERROR(Unseal(sealed, chunk));
+    WEFT_RETURN_IF_ERROR(WritePart(worker, parts, chunk));
+  }
   return parts.Finish();
 }
 
-grpc::Status ControlService::WriteVariable(grpc::ServerContext* context,
-                                           grpc::ServerReader<rpc::VariableChunk>* reader,
+grpc::Status ControlService::WriteVariable(grpc::ServerContext* context, Requests* requests,
                                            rpc::Empty*) {
-  return Serve(*context, [&](Worker& worker) { return WriteVariable(worker, *reader); });
+  return Serve(*context, [&](Worker& worker) { return WriteVariable(worker, *requests); });
 }
 
 // Straight to its place: what is damaged on its way ends the job, whatever was written before.
@@ -299,7 +346,7 @@ absl::Status ControlService::WritePart(Worker& worker, VariableParts& parts,
 }
 
 absl::Status ControlService::ReadVariable(Worker& worker, const std::string& name,
-                                          grpc::ServerWriter<rpc::VariableChunk>& writer) {
+                                          Exchange& stream) {
   WEFT_ASSIGN_OR_RETURN(const VariableShard shard, worker.FindVariable(name));
   const auto bytes = static_cast<size_t>(DTypeBytes(shard.dtype, shard.local_shape.num_elements()));
   for (size_t offset = 0; offset == 0 || offset < bytes; offset += kChunkBytes) {
@@ -311,59 +358,62 @@ absl::Status ControlService::ReadVariable(Worker& worker, const std::string& nam
       chunk.set_name(name);
       EncodeType(shard.dtype, shard.local_shape, *chunk.mutable_type());
     }
-    if (!writer.Write(chunk)) break;
+    if (!stream.Write(Seal(chunk))) break;
   }
   return absl::OkStatus();
 }
 
-grpc::Status ControlService::ReadVariable(grpc::ServerContext* context,
-                                          const rpc::ReadVariableRequest* request,
-                                          grpc::ServerWriter<rpc::VariableChunk>* writer) {
-  return Serve(*context,
-               [&](Worker& worker) { return ReadVariable(worker, request->name(), *writer); });
+grpc::Status ControlService::ReadVariable(grpc::ServerContext* context, Exchange* stream) {
+  return Serve(*context, [&](Worker& worker) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::ReadVariableRequest>(*stream));
+    return ReadVariable(worker, request.name(), *stream);
+  });
 }
 
 absl::Status ControlService::RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
-                                      grpc::ServerWriter<rpc::StepReports>& writer) {
+                                      Exchange& stream) {
   WEFT_RETURN_IF_ERROR(CheckRanges(request));
   if (!request.report()) return worker.RunSteps(Decode(request), nullptr);
-  ReportSender sender(writer);
+  ReportSender sender(stream);
   const absl::Status status =
       worker.RunSteps(Decode(request), [&](const StepReport& report) { sender.Add(report); });
   sender.Flush();
   return status;
 }
 
-grpc::Status ControlService::RunSteps(grpc::ServerContext* context,
-                                      const rpc::RunStepsRequest* request,
-                                      grpc::ServerWriter<rpc::StepReports>* writer) {
-  return Serve(*context, [&](Worker& worker) {
-    {
-      MutexLock lock(mutex_);
-      running_ = context;
-    }
+grpc::Status ControlService::RunSteps(grpc::ServerContext* context, Exchange* stream) {
+  return Serve(*context, [&](Worker& worker) -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::RunStepsRequest>(*stream));
     absl::Status status;
-    steps_.Run([&] { status = RunSteps(worker, *request, *writer); });
-    MutexLock lock(mutex_);
-    running_ = nullptr;
+    steps_.Run([&] { status = RunSteps(worker, request, *stream); });
     return status;
   });
 }
 
-grpc::Status ControlService::Abort(grpc::ServerContext* context, const rpc::AbortRequest* request,
-                                   rpc::Empty*) {
-  if (const absl::Status known = CheckToken(*context, token_); !known.ok()) {
-    return AnswerWith(*context, known);
+grpc::Status ControlService::Abort(grpc::ServerContext* context, Requests* requests, rpc::Empty*) {
+  absl::Status known;
+  {
+    MutexLock lock(mutex_);
+    known = CheckCaller(*context);
   }
-  AbortWorker(absl::Status(static_cast<absl::StatusCode>(request->code()), request->reason()));
+  if (!known.ok()) return AnswerWith(*context, known);
+  const auto request = ReadSealed<rpc::AbortRequest>(*requests);
+  if (!request.ok()) return AnswerWith(*context, request.status());
+  const bool is_error = request->code() > 0 && request->code() <= kLastErrorCode;
+  const auto code =
+      is_error ? static_cast<absl::StatusCode>(request->code()) : absl::StatusCode::kAborted;
+  AbortWorker(absl::Status(code, request->reason()));
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::Shutdown(grpc::ServerContext* context, const rpc::Empty*,
+grpc::Status ControlService::Shutdown(grpc::ServerContext* context, grpc::ServerReader<rpc::Empty>*,
                                       rpc::Empty*) {
-  if (const absl::Status known = CheckToken(*context, token_); !known.ok()) {
-    return AnswerWith(*context, known);
+  absl::Status known;
+  {
+    MutexLock lock(mutex_);
+    known = CheckCaller(*context);
   }
+  if (!known.ok()) return AnswerWith(*context, known);
   RequestStop();
   return grpc::Status::OK;
 }

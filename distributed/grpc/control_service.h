@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -28,11 +29,12 @@ inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
 
 // Passes calls on to a Worker, one at a time (Abort at any time); a second one meanwhile is
 // refused. One coordinator at a time attends; when its stream breaks, or it falls silent, the
-// worker aborts what it does. Methods are called by gRPC's threads.
+// worker aborts what it does and the call under way is cancelled. Methods are called by gRPC's
+// threads.
 //
-// Every call must carry the token; others are Unauthenticated before anything of them is looked at
-// here, and change nothing. gRPC has parsed the request of a call with one message by then, of at
-// most kLongestMessageBytes; of AddProgram, WriteVariable and Attend it has parsed nothing.
+// Every call must carry the token; others are Unauthenticated before anything of them is read, and
+// change nothing. Every call but Attend must also carry the number of the lease that Attend gave:
+// FailedPrecondition for who does not attend, or no longer. Messages are sealed (seal.h).
 class ControlService final : public rpc::Control::Service {
  public:
   explicit ControlService(std::string token) : token_(std::move(token)) {}
@@ -46,43 +48,39 @@ class ControlService final : public rpc::Control::Service {
   // at `deadline`.
   bool Stop(absl::Time deadline = absl::InfiniteFuture());
 
+  using Requests = grpc::ServerReader<rpc::Sealed>;
+  using Exchange = grpc::ServerReaderWriter<rpc::Sealed, rpc::Sealed>;
   grpc::Status Attend(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<rpc::AttendReply, rpc::AttendRequest>* stream) override;
-  grpc::Status Join(grpc::ServerContext* context, const rpc::JoinRequest* request,
-                    rpc::JoinReply* reply) override;
-  grpc::Status AddProgram(grpc::ServerContext* context,
-                          grpc::ServerReader<rpc::ProgramChunk>* reader,
-                          rpc::MemoryRequirement* reply) override;
-  grpc::Status WriteVariable(grpc::ServerContext* context,
-                             grpc::ServerReader<rpc::VariableChunk>* reader,
+  grpc::Status Join(grpc::ServerContext* context, Requests* requests, rpc::Sealed* reply) override;
+  grpc::Status AddProgram(grpc::ServerContext* context, Requests* requests,
+                          rpc::Sealed* reply) override;
+  grpc::Status WriteVariable(grpc::ServerContext* context, Requests* requests,
                              rpc::Empty* reply) override;
-  grpc::Status ReadVariable(grpc::ServerContext* context, const rpc::ReadVariableRequest* request,
-                            grpc::ServerWriter<rpc::VariableChunk>* writer) override;
-  grpc::Status RunSteps(grpc::ServerContext* context, const rpc::RunStepsRequest* request,
-                        grpc::ServerWriter<rpc::StepReports>* writer) override;
-  grpc::Status Ask(grpc::ServerContext* context, const rpc::ControlRequest* request,
-                   rpc::ControlReply* reply) override;
-  grpc::Status Abort(grpc::ServerContext* context, const rpc::AbortRequest* request,
-                     rpc::Empty* reply) override;
-  grpc::Status Shutdown(grpc::ServerContext* context, const rpc::Empty* request,
+  grpc::Status ReadVariable(grpc::ServerContext* context, Exchange* stream) override;
+  grpc::Status RunSteps(grpc::ServerContext* context, Exchange* stream) override;
+  grpc::Status Ask(grpc::ServerContext* context, Requests* requests, rpc::Sealed* reply) override;
+  grpc::Status Abort(grpc::ServerContext* context, Requests* requests, rpc::Empty* reply) override;
+  grpc::Status Shutdown(grpc::ServerContext* context, grpc::ServerReader<rpc::Empty>* requests,
                         rpc::Empty* reply) override;
 
  private:
   // The worker for the length of a call; null with a status when it is not free.
   class Call;
 
-  // One call of the coordinator: who has the token may have the worker, one call at a time. `body`
-  // is its part of it, and its error the call's.
+  // One call of the coordinator: who attends may have the worker, one call at a time. `body` is its
+  // part of it, and its error the call's.
   grpc::Status Serve(grpc::ServerContext& context,
                      const std::function<absl::Status(Worker& worker)>& body);
-  absl::Status RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
-                        grpc::ServerWriter<rpc::StepReports>& writer);
-  static absl::StatusOr<MemoryRequirement> TakeProgram(
-      Worker& worker, grpc::ServerReader<rpc::ProgramChunk>& reader);
-  static absl::Status WriteVariable(Worker& worker, grpc::ServerReader<rpc::VariableChunk>& reader);
-  static absl::Status ReadVariable(Worker& worker, const std::string& name,
-                                   grpc::ServerWriter<rpc::VariableChunk>& writer);
+  // Whether the call has the token and the number of the lease.
+  absl::Status CheckCaller(const grpc::ServerContext& context) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static absl::Status RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
+                               Exchange& stream);
+  static absl::StatusOr<MemoryRequirement> TakeProgram(Worker& worker, Requests& requests);
+  static absl::Status WriteVariable(Worker& worker, Requests& requests);
+  static absl::Status ReadVariable(Worker& worker, const std::string& name, Exchange& stream);
   static absl::Status WritePart(Worker& worker, VariableParts& parts,
                                 const rpc::VariableChunk& chunk);
   void AbortWorker(const absl::Status& reason);
@@ -104,8 +102,9 @@ class ControlService final : public rpc::Control::Service {
   int aborting_ ABSL_GUARDED_BY(mutex_) = 0;   // calls of Abort inside it
   std::string attended_by_ ABSL_GUARDED_BY(mutex_);
   grpc::ServerContext* lease_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  absl::Time heard_ ABSL_GUARDED_BY(mutex_);                        // the coordinator, last
-  grpc::ServerContext* running_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the call of RunSteps
+  uint64_t lease_number_ ABSL_GUARDED_BY(mutex_) = 0;            // of lease_
+  absl::Time heard_ ABSL_GUARDED_BY(mutex_);                     // the coordinator, last
+  grpc::ServerContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;  // that is inside the worker
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool coordinator_lost_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_requested_ ABSL_GUARDED_BY(mutex_) = false;

@@ -14,9 +14,11 @@
 #include "distributed/grpc/control_codec.h"
 #include "distributed/grpc/control_service.h"
 #include "distributed/grpc/partition_wire.h"
+#include "distributed/grpc/seal.h"
 #include "distributed/grpc/status_codec.h"
 #include "distributed/grpc/weft.grpc.pb.h"
 #include "platform/mutex.h"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -55,31 +57,37 @@ class GrpcClient final : public WorkerClient {
  private:
   // Says every kLeaseInterval that this coordinator is there, and in the end that it goes.
   void KeepLease();
-  // Every call's: the token, and how long it may take.
+  // Every call's: the token, the lease, and how long it may take.
   void Prepare(grpc::ClientContext& context, absl::Duration timeout = absl::InfiniteDuration()) {
     context.AddMetadata(kTokenKey, options_.token);
+    if (lease_number_ != 0) context.AddMetadata(kLeaseKey, absl::StrCat(lease_number_));
     if (timeout == absl::InfiniteDuration()) return;
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   }
   // A call of one message and one answer.
-  template <typename Request, typename Reply>
-  absl::Status CallOnce(grpc::Status (rpc::Control::Stub::*call)(grpc::ClientContext*,
-                                                                 const Request&, Reply*),
-                        const Request& request, Reply& reply, absl::Duration timeout,
+  template <typename Request, typename Answer>
+  absl::Status CallOnce(std::unique_ptr<grpc::ClientWriter<Request>> (rpc::Control::Stub::*call)(
+                            grpc::ClientContext*, Answer*),
+                        const Request& request, Answer& answer, absl::Duration timeout,
                         const std::string& doing) {
     grpc::ClientContext context;
     Prepare(context, timeout);
-    const grpc::Status status = (stub_.get()->*call)(&context, request, &reply);
-    return Explain(context, status, doing);
+    const auto writer = (stub_.get()->*call)(&context, &answer);
+    writer->WriteLast(request, grpc::WriteOptions());  // where it fails, Finish says why
+    return Explain(context, writer->Finish(), doing);
   }
   // What a call that ended so means: the worker's own error, or its loss while it was `doing`.
   absl::Status Explain(const grpc::ClientContext& context, const grpc::Status& status,
                        const std::string& doing) const;
 
+  // What came from the worker damaged.
+  absl::Status FromWorker(const absl::Status& status) const { return Annotate(status, name()); }
+
   const GrpcClientOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<rpc::Control::Stub> stub_;
   int64_t process_id_ = 0;
+  uint64_t lease_number_ = 0;
   grpc::ClientContext lease_context_;
   std::unique_ptr<grpc::ClientReaderWriter<rpc::AttendRequest, rpc::AttendReply>> lease_;
   std::thread lease_thread_;  // reads, so that the connection is looked after between calls
@@ -119,6 +127,7 @@ absl::Status GrpcClient::Connect() {
     return Explain(lease_context_, status, "attending to it");
   }
   process_id_ = hello.process_id();
+  lease_number_ = hello.lease();
   lease_thread_ = std::thread([this] {
     rpc::AttendReply reply;
     while (lease_->Read(&reply)) {
@@ -168,17 +177,21 @@ bool GrpcClient::ShutDown() {
 }
 
 absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
-  rpc::JoinReply reply;
-  WEFT_RETURN_IF_ERROR(CallOnce(&rpc::Control::Stub::Join, Encode(membership), reply,
+  rpc::Sealed sealed;
+  WEFT_RETURN_IF_ERROR(CallOnce(&rpc::Control::Stub::Join, Seal(Encode(membership)), sealed,
                                 options_.call_timeout, "joining the job"));
+  rpc::JoinReply reply;
+  WEFT_RETURN_IF_ERROR(FromWorker(Unseal(sealed, reply)));
   return Decode(reply);
 }
 
 absl::StatusOr<ControlReply> GrpcClient::Answer(const ControlRequest& request) {
   const char* const doing = std::visit([](const auto& one) { return one.kDoing; }, request);
+  rpc::Sealed sealed;
+  WEFT_RETURN_IF_ERROR(CallOnce(&rpc::Control::Stub::Ask, Seal(Encode(request)), sealed,
+                                options_.call_timeout, doing));
   rpc::ControlReply reply;
-  WEFT_RETURN_IF_ERROR(
-      CallOnce(&rpc::Control::Stub::Ask, Encode(request), reply, options_.call_timeout, doing));
+  WEFT_RETURN_IF_ERROR(FromWorker(Unseal(sealed, reply)));
   return Decode(reply);
 }
 
@@ -188,21 +201,23 @@ absl::StatusOr<MemoryRequirement> GrpcClient::AddProgram(const std::string& prog
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodePartition(partition));
   grpc::ClientContext context;
   Prepare(context, options_.call_timeout);
-  rpc::MemoryRequirement reply;
-  const auto writer = stub_->AddProgram(&context, &reply);
+  rpc::Sealed sealed;
+  const auto writer = stub_->AddProgram(&context, &sealed);
   for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
     rpc::ProgramChunk chunk;
     if (offset == 0) {
       chunk.set_program(program);
       chunk.set_data(data);
+      chunk.set_total_bytes(static_cast<int64_t>(bytes.size()));
     }
     chunk.set_part(bytes.substr(offset, kChunkBytes));
-    chunk.set_last(offset + kChunkBytes >= bytes.size());
-    if (!writer->Write(chunk)) break;
+    if (!writer->Write(Seal(chunk))) break;
   }
   writer->WritesDone();
   WEFT_RETURN_IF_ERROR(
       Explain(context, writer->Finish(), absl::StrCat("taking program '", program, "'")));
+  rpc::MemoryRequirement reply;
+  WEFT_RETURN_IF_ERROR(FromWorker(Unseal(sealed, reply)));
   return Decode(reply);
 }
 
@@ -212,7 +227,7 @@ absl::Status GrpcClient::WriteVariable(const std::string& name, const Tensor& lo
   rpc::Empty reply;
   const auto writer = stub_->WriteVariable(&context, &reply);
   WriteVariableChunks(name, local,
-                      [&](const rpc::VariableChunk& chunk) { return writer->Write(chunk); });
+                      [&](const rpc::VariableChunk& chunk) { return writer->Write(Seal(chunk)); });
   writer->WritesDone();
   return Explain(context, writer->Finish(), absl::StrCat("taking variable '", name, "'"));
 }
@@ -222,16 +237,19 @@ absl::StatusOr<Tensor> GrpcClient::ReadVariable(const std::string& name) {
   Prepare(context, options_.call_timeout);
   rpc::ReadVariableRequest request;
   request.set_name(name);
-  const auto reader = stub_->ReadVariable(&context, request);
+  const auto stream = stub_->ReadVariable(&context);
+  stream->WriteLast(Seal(request), grpc::WriteOptions());
   VariableReader variable;
+  rpc::Sealed sealed;
   rpc::VariableChunk chunk;
   absl::Status damage;
-  while (reader->Read(&chunk)) {
+  while (stream->Read(&sealed)) {
+    if (damage.ok()) damage = Unseal(sealed, chunk);
     if (damage.ok()) damage = variable.Add(chunk);
   }
   WEFT_RETURN_IF_ERROR(
-      Explain(context, reader->Finish(), absl::StrCat("sending variable '", name, "'")));
-  WEFT_RETURN_IF_ERROR(damage);
+      Explain(context, stream->Finish(), absl::StrCat("sending variable '", name, "'")));
+  WEFT_RETURN_IF_ERROR(FromWorker(damage));
   return variable.Finish();
 }
 
@@ -241,12 +259,18 @@ absl::Status GrpcClient::RunSteps(const std::vector<StepRange>& ranges,
   Prepare(context);
   rpc::RunStepsRequest request = Encode(ranges);
   request.set_report(report != nullptr);
-  const auto reader = stub_->RunSteps(&context, request);
+  const auto stream = stub_->RunSteps(&context);
+  stream->WriteLast(Seal(request), grpc::WriteOptions());
   std::string doing =
       ranges.empty() ? "running no steps" : absl::StrCat("running step ", ranges[0].first_step);
   absl::Status damage;
+  rpc::Sealed sealed;
   rpc::StepReports reports;
-  while (reader->Read(&reports)) {
+  while (stream->Read(&sealed)) {
+    if (const absl::Status whole = Unseal(sealed, reports); !whole.ok()) {
+      damage = whole;
+      reports.Clear();
+    }
     for (const rpc::StepReport& message : reports.reports()) {
       absl::StatusOr<StepReport> step = Decode(message);
       if (!step.ok()) damage = step.status();
@@ -254,8 +278,8 @@ absl::Status GrpcClient::RunSteps(const std::vector<StepRange>& ranges,
       doing = absl::StrCat("running steps after step ", message.step());
     }
   }
-  WEFT_RETURN_IF_ERROR(Explain(context, reader->Finish(), doing));
-  return damage;
+  WEFT_RETURN_IF_ERROR(Explain(context, stream->Finish(), doing));
+  return FromWorker(damage);
 }
 
 void GrpcClient::Abort(const absl::Status& reason) {
@@ -264,7 +288,7 @@ void GrpcClient::Abort(const absl::Status& reason) {
   request.set_reason(std::string(reason.message().substr(0, kLongestErrorText)));
   rpc::Empty reply;
   // A worker that cannot be told is lost, which its call under way reports.
-  CallOnce(&rpc::Control::Stub::Abort, request, reply, kAbortTimeout, "ending its job")
+  CallOnce(&rpc::Control::Stub::Abort, Seal(request), reply, kAbortTimeout, "ending its job")
       .IgnoreError();
 }
 
