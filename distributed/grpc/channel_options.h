@@ -17,8 +17,8 @@ inline constexpr int kLongestMessageBytes = 2 << 20;
 // A connection of its own. A peer that stays silent for 2 s is asked, and given up 2 s later.
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& address);
 
-// Lets clients ask as often as NewChannel's do, asks as often itself, refuses longer messages, and
-// does not share its port.
+// Lets clients ask as often as NewChannel's do, asks as often itself, refuses longer messages and
+// more than 16 streams on a connection at once, and a client that is slow to begin.
 void SetServerOptions(grpc::ServerBuilder& builder);
 
 // The key of the metadata in which every call and stream carries the job's token.

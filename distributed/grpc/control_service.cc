@@ -124,8 +124,14 @@ class ControlService::Call {
   absl::Status status_;
 };
 
-absl::Status ControlService::CheckCaller(const grpc::ServerContext& context) const {
+absl::Status ControlService::CheckKnown(const grpc::ServerContext& context) const {
   WEFT_RETURN_IF_ERROR(CheckToken(context, token_));
+  if (on_known_ != nullptr) on_known_(context.peer());
+  return absl::OkStatus();
+}
+
+absl::Status ControlService::CheckCaller(const grpc::ServerContext& context) const {
+  WEFT_RETURN_IF_ERROR(CheckKnown(context));
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(kLeaseKey);
   uint64_t number = 0;
@@ -209,7 +215,7 @@ void ControlService::AbortWorker(const absl::Status& reason) {
 grpc::Status ControlService::Attend(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<rpc::AttendReply, rpc::AttendRequest>* stream) {
-  if (const absl::Status known = CheckToken(*context, token_); !known.ok()) {
+  if (const absl::Status known = CheckKnown(*context); !known.ok()) {
     return AnswerWith(*context, known);
   }
   rpc::AttendReply hello;

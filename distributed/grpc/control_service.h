@@ -38,6 +38,10 @@ inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
 class ControlService final : public rpc::Control::Service {
  public:
   explicit ControlService(std::string token) : token_(std::move(token)) {}
+  // Is told of every caller with the token, as gRPC names it. Before the server starts.
+  void set_on_known(std::function<void(const std::string& peer)> known) {
+    on_known_ = std::move(known);
+  }
   // `worker` is borrowed until Stop; null: not serving.
   void SetWorker(Worker* worker, const std::string& version);
   // Waits for Shutdown, or the loss of the coordinator when `ends_with_coordinator`, or
@@ -73,6 +77,7 @@ class ControlService final : public rpc::Control::Service {
   // part of it, and its error the call's.
   grpc::Status Serve(grpc::ServerContext& context,
                      const std::function<absl::Status(Worker& worker)>& body);
+  absl::Status CheckKnown(const grpc::ServerContext& context) const;
   // Whether the call has the token and the number of the lease.
   absl::Status CheckCaller(const grpc::ServerContext& context) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -90,6 +95,7 @@ class ControlService final : public rpc::Control::Service {
   void CancelCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string token_;
+  std::function<void(const std::string& peer)> on_known_;
   // gRPC calls on any of its threads. Steps all run on one, whose helper threads wait for them:
   // OpenMP makes a team for each calling thread, and where teams outnumber cores its threads sleep
   // between any two loops.

@@ -3,8 +3,6 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "distributed/grpc/address.h"
 #include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/grpc_transport.h"
@@ -24,28 +22,27 @@ absl::Status GrpcServer::Build() {
   PrepareGrpc();
   grpc::ServerBuilder builder;
   SetServerOptions(builder);
-  int port = 0;
-  builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(), &port);
+  WEFT_ASSIGN_OR_RETURN(gate_, ConnectionGate::Listen(options_.address, options_.connections));
+  acceptor_ = builder.AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
   builder.RegisterService(&control_);
   thread_ = std::make_unique<CompletionThread>(builder.AddCompletionQueue());
   incoming_ = std::make_unique<IncomingStreams>(*thread_, options_.token);
+  const auto trust = [gate = gate_.get()](const std::string& peer) { gate->Trust(peer); };
+  incoming_->set_on_known(trust);
+  control_.set_on_known(trust);
   builder.RegisterAsyncGenericService(&incoming_->service());
-  {
-    const PrivateFileMode mode;
-    server_ = builder.BuildAndStart();
-  }
-  if (server_ == nullptr || port == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", options_.address,
-                     ": the address is in use by another process, or not one of this machine's"));
-  }
-  address_ = options_.address;
-  WEFT_RETURN_IF_ERROR(KeepSocketPrivate(address_));
-  if (!absl::StartsWith(address_, "unix:")) {
-    address_ = absl::StrCat(address_.substr(0, address_.rfind(':')), ":", port);
-  }
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) return absl::UnavailableError("gRPC cannot start its server");
+  address_ = gate_->address();
   thread_->Start();
   thread_->RunAndWait([this] { incoming_->Start(); });
+  gate_->Start([this](int listener, int connection) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+    taken.listener_fd = listener;
+    taken.fd = connection;
+    acceptor_->HandleNewConnection(&taken);
+  });
   return absl::OkStatus();
 }
 
@@ -61,6 +58,7 @@ absl::StatusOr<std::unique_ptr<Transport>> GrpcServer::OpenTransport(
 
 void GrpcServer::Stop() {
   if (server_ == nullptr) return;
+  gate_->Stop();
   control_.Stop();
   server_->Shutdown(std::chrono::system_clock::now());
   incoming_->AwaitEnd();

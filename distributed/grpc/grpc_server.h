@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "distributed/grpc/completion_thread.h"
+#include "distributed/grpc/connection_gate.h"
 #include "distributed/grpc/control_service.h"
 #include "distributed/grpc/incoming_streams.h"
 #include "distributed/transport.h"
@@ -22,6 +23,7 @@ struct GrpcServerOptions {
   std::string address;            // "unix:/path" or "host:port"; port 0 = any free one
   bool insecure_network = false;  // allow other addresses than loopback
   std::string token = {};         // of every caller and peer
+  ConnectionLimits connections = {};
 };
 
 // Serves control calls to the worker it is given (none yet: Unavailable) and data streams to the
@@ -38,6 +40,7 @@ class GrpcServer {
   // FailedPrecondition for addresses of peers that may not be used (see options).
   absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const JobMembership& membership);
   ControlService& control() { return control_; }
+  const ConnectionGate& gate() const { return *gate_; }
   // Ends all calls; nothing is served after it. Idempotent.
   void Stop();
 
@@ -49,6 +52,8 @@ class GrpcServer {
   const GrpcServerOptions options_;
   std::string address_;
   ControlService control_;
+  std::unique_ptr<ConnectionGate> gate_;  // hands over to acceptor_
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<CompletionThread> thread_;
   std::unique_ptr<IncomingStreams> incoming_;
   std::unique_ptr<grpc::Server> server_;

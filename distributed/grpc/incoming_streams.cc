@@ -146,6 +146,7 @@ void IncomingStreams::Call::OnAccepted(bool ok) {
 absl::Status IncomingStreams::Call::Accept() {
   // Strangers are not told which job this is.
   if (const absl::Status known = CheckToken(context_, owner_.token_); !known.ok()) return known;
+  if (owner_.on_known_ != nullptr) owner_.on_known_(context_.peer());
   if (context_.method() != kDataMethod) {
     return absl::UnimplementedError(absl::StrCat("no method ", context_.method()));
   }

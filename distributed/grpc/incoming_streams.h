@@ -6,9 +6,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -43,6 +45,10 @@ class IncomingStreams {
   ~IncomingStreams();
 
   grpc::AsyncGenericService& service() { return service_; }
+  // Is told of every peer with the token, as gRPC names it. Before Start.
+  void set_on_known(std::function<void(const std::string& peer)> known) {
+    on_known_ = std::move(known);
+  }
   // Begins to accept; the server runs.
   void Start();
   // Waits until the last stream has ended; the server has been shut down.
@@ -62,6 +68,7 @@ class IncomingStreams {
 
   CompletionThread& thread_;
   const std::string token_;  // of every peer
+  std::function<void(const std::string& peer)> on_known_;
   grpc::AsyncGenericService service_;
   // Of the completion thread.
   IncomingJob* job_ = nullptr;
