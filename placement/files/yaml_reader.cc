@@ -1,6 +1,8 @@
 #include "placement/files/yaml_reader.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -85,14 +87,14 @@ absl::StatusOr<std::vector<YamlEntry>> ReadEntries(const YamlSource& source, con
     return source.Error(node, absl::StrCat(what, " is ", KindOf(node), "; expected a map"));
   }
   std::vector<YamlEntry> entries;
+  std::unordered_map<std::string, int> lines;  // in which a key comes first
   for (const auto& item : node) {
     WEFT_ASSIGN_OR_RETURN(std::string key,
                           ReadText(source, item.first, absl::StrCat("a key of ", what)));
-    for (const YamlEntry& before : entries) {
-      if (before.key != key) continue;
-      return source.Error(
-          item.first, absl::StrCat("'", key, "' comes twice in ", what, "; the first is in line ",
-                                   before.key_node.Mark().line + 1));
+    const auto [before, is_new] = lines.emplace(key, item.first.Mark().line + 1);
+    if (!is_new) {
+      return source.Error(item.first, absl::StrCat("'", key, "' comes twice in ", what,
+                                                   "; the first is in line ", before->second));
     }
     entries.push_back({std::move(key), item.first, item.second});
   }
