@@ -1,14 +1,17 @@
 #include "tools/flags/job_file.h"
 
+#include <cstdint>
 #include <istream>
 #include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "platform/file_system.h"
 #include "platform/text/nearest_name.h"
 #include "tools/flags/renamed_flags.h"
 #include "yaml-cpp/yaml.h"
@@ -24,6 +27,15 @@ std::string KeyOf(const CLI::Option& option) {
   if (!option.get_configurable()) return "";
   if (option.get_positional()) return absl::AsciiStrToLower(option.get_name(true));
   return option.get_lnames().empty() ? "" : option.get_lnames().front();
+}
+
+// A job file is read whole: a device, or the other end of a pipe, might never end.
+constexpr int64_t kLongestJobFile = int64_t{1} << 20;
+
+// What is wrong with the file, or "". A missing one is the parser's to tell.
+std::string FileProblem(const std::string& path) {
+  const absl::Status status = RealFileSystem().ReadFileUpTo(path, kLongestJobFile).status();
+  return status.ok() || absl::IsNotFound(status) ? "" : std::string(status.message());
 }
 
 class YamlConfig final : public CLI::Config {
@@ -123,6 +135,7 @@ void AddJobFile(CLI::App& app, bool& print) {
   app.config_formatter(std::make_shared<YamlConfig>(app));
   app.set_config(kConfigFlag, "", "a YAML file with options by their long names; flags override it")
       ->type_name("FILE.yaml")
+      ->check(FileProblem)
       ->group(kJobFileOptions);
   app.add_flag("--print-config", print,
                "print the options of flags and --config as such a file, and stop")
