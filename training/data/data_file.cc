@@ -93,25 +93,30 @@ absl::StatusOr<std::vector<int64_t>> ParseNpyShape(std::string_view text, const 
   return dims;
 }
 
-// Elements of shape `dims` from `offset` to the end of a file, which they must fill exactly. The
-// shape is only a claim: it is checked before anybody allocates.
-absl::StatusOr<ArrayLayout> CheckedLayout(DType dtype, const std::vector<int64_t>& dims,
-                                          std::string_view bytes, size_t offset, bool big_endian,
-                                          const std::string& name) {
+absl::StatusOr<ArrayLayout> NewLayout(DType dtype, const std::vector<int64_t>& dims, size_t offset,
+                                      bool big_endian, const std::string& name) {
   absl::StatusOr<Shape> shape = Shape::Create(dims);
   if (!shape.ok()) return UnreadableData(name, std::string(shape.status().message()));
-  const size_t payload = bytes.size() - offset;
-  const size_t width = static_cast<size_t>(DTypeBytes(dtype, 1));
-  const size_t elements = static_cast<size_t>(shape->num_elements());
-  const std::string claim = absl::StrCat(shape->ToString(), " of ", std::string(DTypeName(dtype)),
-                                         " needs ", elements, " x ", width, " bytes");
+  return ArrayLayout{dtype, *std::move(shape), offset, big_endian};
+}
+
+// The elements must fill the file exactly. The shape is only a claim: it is checked before anybody
+// allocates.
+absl::Status CheckFills(const ArrayLayout& layout, std::string_view bytes,
+                        const std::string& name) {
+  const size_t payload = bytes.size() - layout.offset;
+  const size_t width = static_cast<size_t>(DTypeBytes(layout.dtype, 1));
+  const size_t elements = static_cast<size_t>(layout.shape.num_elements());
+  const std::string claim =
+      absl::StrCat(layout.shape.ToString(), " of ", std::string(DTypeName(layout.dtype)), " needs ",
+                   elements, " x ", width, " bytes");
   if (payload / width < elements) {
     return DamagedData(name, absl::StrCat("truncated: ", payload, " bytes of data, ", claim));
   }
   if (payload > elements * width) {
     return DamagedData(name, absl::StrCat(payload - elements * width, " bytes too many: ", claim));
   }
-  return ArrayLayout{dtype, *std::move(shape), offset, big_endian};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Tensor> ReadArray(std::string_view bytes, const ArrayLayout& layout,
@@ -131,7 +136,7 @@ absl::StatusOr<Tensor> ReadArray(std::string_view bytes, const ArrayLayout& layo
   return tensor;
 }
 
-absl::StatusOr<ArrayLayout> IdxLayout(std::string_view bytes, const std::string& name) {
+absl::StatusOr<ArrayLayout> IdxHeader(std::string_view bytes, const std::string& name) {
   if (bytes.size() < 4) {
     return DamagedData(name,
                        absl::StrCat("truncated: ", bytes.size(), " bytes, an IDX header has 8"));
@@ -152,10 +157,10 @@ absl::StatusOr<ArrayLayout> IdxLayout(std::string_view bytes, const std::string&
   }
   std::vector<int64_t> dims;
   for (int i = 0; i < rank; ++i) dims.push_back(BigEndian32(bytes.data() + 4 + 4 * i));
-  return CheckedLayout(*type, dims, bytes, header, /*big_endian=*/true, name);
+  return NewLayout(*type, dims, header, /*big_endian=*/true, name);
 }
 
-absl::StatusOr<ArrayLayout> NpyLayout(std::string_view bytes, const std::string& name) {
+absl::StatusOr<ArrayLayout> NpyHeader(std::string_view bytes, const std::string& name) {
   if (bytes.substr(0, 6) != "\x93NUMPY") return UnreadableData(name, "not a .npy file");
   if (bytes.size() < 12) return DamagedData(name, "truncated: shorter than an NPY header");
   const auto byte = [&](size_t i) { return size_t{static_cast<unsigned char>(bytes[i])}; };
@@ -190,13 +195,22 @@ absl::StatusOr<ArrayLayout> NpyLayout(std::string_view bytes, const std::string&
                                        " is not supported; expected a bool, integer or float"));
   }
   WEFT_ASSIGN_OR_RETURN(std::vector<int64_t> dims, ParseNpyShape(*dims_text, name));
-  return CheckedLayout(type->second, dims, bytes, prefix + length, byte_order == '>', name);
+  return NewLayout(type->second, dims, prefix + length, byte_order == '>', name);
 }
 
-}  // namespace
+absl::StatusOr<ArrayLayout> ArrayHeader(std::string_view bytes, const std::string& name) {
+  return bytes.substr(0, 6) == "\x93NUMPY" ? NpyHeader(bytes, name) : IdxHeader(bytes, name);
+}
 
-absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::string& name,
-                                           size_t max_bytes) {
+absl::StatusOr<Tensor> ReadWhole(std::string_view bytes, const absl::StatusOr<ArrayLayout>& layout,
+                                 const std::string& name) {
+  WEFT_RETURN_IF_ERROR(layout.status());
+  WEFT_RETURN_IF_ERROR(CheckFills(*layout, bytes, name));
+  return ReadArray(bytes, *layout, name);
+}
+
+// Unpacks until there are `enough` bytes, or all.
+absl::StatusOr<std::string> Gunzip(std::string_view bytes, const std::string& name, size_t enough) {
   z_stream stream = {};
   if (inflateInit2(&stream, 15 + 16) != Z_OK) {
     return absl::ResourceExhaustedError("zlib has no memory");
@@ -205,7 +219,7 @@ absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::st
   std::vector<char> chunk(size_t{1} << 20);
   size_t given = 0;  // of `bytes`, to zlib, which counts in 32 bits
   int result = Z_OK;
-  while (result == Z_OK && out.size() <= max_bytes) {
+  while (result == Z_OK && out.size() < enough) {
     if (stream.avail_in == 0) {
       stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + given));
       stream.avail_in = static_cast<uInt>(std::min<size_t>(bytes.size() - given, 1U << 30));
@@ -221,28 +235,48 @@ absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::st
   }
   const size_t read = given - stream.avail_in;
   inflateEnd(&stream);
-  if (out.size() > max_bytes) {
-    return UnreadableData(name, absl::StrCat("unpacks to more than ", max_bytes,
-                                             " bytes, the most we read; split it"));
-  }
-  if (result == Z_STREAM_END) return out;
+  if (result == Z_STREAM_END || out.size() >= enough) return out;
   return DamagedData(name, absl::StrCat("the gzip stream is damaged or truncated near byte ", read,
                                         " of ", bytes.size(), "; fetch the file again"));
 }
 
+// One array: no more is unpacked than its header says.
+absl::StatusOr<std::string> GunzipArray(std::string_view bytes, const std::string& name) {
+  WEFT_ASSIGN_OR_RETURN(const std::string beginning, Gunzip(bytes, name, kArrayHeaderBytes));
+  WEFT_ASSIGN_OR_RETURN(const size_t size, ArrayFileBytes(beginning, name));
+  WEFT_ASSIGN_OR_RETURN(std::string out, Gunzip(bytes, name, size + 1));
+  if (out.size() <= size) return out;
+  return DamagedData(name, absl::StrCat("unpacks to more bytes than the ", size,
+                                        " that its header says; it is damaged, or no array"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::string& name,
+                                           size_t max_bytes) {
+  WEFT_ASSIGN_OR_RETURN(std::string out, Gunzip(bytes, name, max_bytes + 1));
+  if (out.size() <= max_bytes) return out;
+  return UnreadableData(
+      name, absl::StrCat("unpacks to more than ", max_bytes, " bytes, the most we read; split it"));
+}
+
+absl::StatusOr<size_t> ArrayFileBytes(std::string_view beginning, const std::string& name) {
+  WEFT_ASSIGN_OR_RETURN(const ArrayLayout layout, ArrayHeader(beginning, name));
+  return layout.offset + static_cast<size_t>(DTypeBytes(layout.dtype, layout.shape.num_elements()));
+}
+
 absl::StatusOr<ArrayLayout> ReadArrayLayout(std::string_view bytes, const std::string& name) {
-  if (bytes.substr(0, 6) == "\x93NUMPY") return NpyLayout(bytes, name);
-  return IdxLayout(bytes, name);
+  WEFT_ASSIGN_OR_RETURN(ArrayLayout layout, ArrayHeader(bytes, name));
+  WEFT_RETURN_IF_ERROR(CheckFills(layout, bytes, name));
+  return layout;
 }
 
 absl::StatusOr<Tensor> ParseIdx(std::string_view bytes, const std::string& name) {
-  WEFT_ASSIGN_OR_RETURN(const ArrayLayout layout, IdxLayout(bytes, name));
-  return ReadArray(bytes, layout, name);
+  return ReadWhole(bytes, IdxHeader(bytes, name), name);
 }
 
 absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name) {
-  WEFT_ASSIGN_OR_RETURN(const ArrayLayout layout, NpyLayout(bytes, name));
-  return ReadArray(bytes, layout, name);
+  return ReadWhole(bytes, NpyHeader(bytes, name), name);
 }
 
 absl::StatusOr<Tensor> ReadDataFile(FileSystem& files, const std::string& path) {
@@ -251,7 +285,7 @@ absl::StatusOr<Tensor> ReadDataFile(FileSystem& files, const std::string& path) 
                          file->size());
   std::string unpacked;
   if (bytes.substr(0, 2) == "\x1f\x8b") {
-    WEFT_ASSIGN_OR_RETURN(unpacked, GunzipToMemory(bytes, path));
+    WEFT_ASSIGN_OR_RETURN(unpacked, GunzipArray(bytes, path));
     bytes = unpacked;
   }
   if (bytes.substr(0, 6) == "\x93NUMPY") return ParseNpy(bytes, path);

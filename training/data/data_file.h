@@ -37,6 +37,12 @@ absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name)
 absl::StatusOr<std::string> GunzipToMemory(std::string_view bytes, const std::string& name,
                                            size_t max_bytes = size_t{16} << 30);
 
+// How many bytes an IDX or NPY file has that begins so: those of its header, which must be whole,
+// and of the elements that it promises.
+absl::StatusOr<size_t> ArrayFileBytes(std::string_view beginning, const std::string& name);
+// In how many of its first bytes the header of an array lies.
+inline constexpr size_t kArrayHeaderBytes = size_t{1} << 20;
+
 // NPY version 1.0. Real byte-sized types only.
 absl::StatusOr<std::string> ToNpy(const Tensor& tensor);
 

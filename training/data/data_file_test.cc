@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/testing/fake_file_system.h"
@@ -291,6 +292,23 @@ TEST(GunzipTest, AFileThatUnpacksToMoreThanTheLimitIsRefused) {
   EXPECT_EQ(unpacked.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(unpacked.status()),
               AllOf(HasSubstr("'bomb.gz'"), HasSubstr("more than 4194304 bytes")));
+}
+
+// Two kilobytes that claimed 4 elements were unpacked to gigabytes before anybody counted.
+TEST(ReadDataFileTest, NoMoreIsUnpackedThanTheHeaderSays) {
+  testing::FakeFileSystem files;
+  for (const std::string& whole : {SmallIdx(), SmallNpy()}) {
+    // A second gzip member that is damaged at its end, which only who reads so far can tell.
+    std::string rest = Gzip(std::string(64 << 20, '\0'));
+    rest[rest.size() - 6] ^= 1;
+    ASSERT_TRUE(files.WriteFileAtomically("/bomb", Gzip(whole) + rest).ok());
+    const auto tensor = ReadDataFile(files, "/bomb");
+    EXPECT_EQ(tensor.status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(
+        Message(tensor.status()),
+        AllOf(HasSubstr("'/bomb'"), HasSubstr(absl::StrCat("more bytes than the ", whole.size(),
+                                                           " that its header says"))));
+  }
 }
 
 TEST(ReadDataFileTest, TellsTheFormatFromTheContents) {

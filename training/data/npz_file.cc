@@ -51,8 +51,12 @@ absl::StatusOr<Tensor> NpzFile::Read(const std::string& array) const {
   if (std::find(members.begin(), members.end(), member) == members.end()) {
     absl::StrAppend(&member, absl::string_view(kEnding.data(), kEnding.size()));
   }
-  WEFT_ASSIGN_OR_RETURN(const std::string bytes, archive_.Read(member));
-  return ParseNpy(bytes, absl::StrCat(path_, ":", member));
+  const std::string name = absl::StrCat(path_, ":", member);
+  WEFT_ASSIGN_OR_RETURN(const std::string beginning,
+                        archive_.ReadBeginning(member, kArrayHeaderBytes));
+  WEFT_ASSIGN_OR_RETURN(const size_t size, ArrayFileBytes(beginning, name));
+  WEFT_ASSIGN_OR_RETURN(const std::string bytes, archive_.Read(member, size));
+  return ParseNpy(bytes, name);
 }
 
 }  // namespace weft

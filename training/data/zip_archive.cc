@@ -117,22 +117,44 @@ std::vector<std::string> ZipArchive::MemberNames() const {
   return names;
 }
 
-absl::StatusOr<std::string> ZipArchive::Read(const std::string& member, size_t max_bytes) const {
+absl::StatusOr<const ZipArchive::Member*> ZipArchive::Find(const std::string& member) const {
   const auto found = std::find_if(members_.begin(), members_.end(),
                                   [&member](const Member& m) { return m.name == member; });
-  if (found == members_.end()) {
-    std::vector<std::string> names = MemberNames();
-    if (names.size() > kNamesShown) names.resize(kNamesShown);
-    return absl::NotFoundError(absl::StrCat("data file '", name_, "' has no member '", member,
-                                            "'; it has ", members_.size(), ": ",
-                                            absl::StrJoin(names, ", ")));
-  }
+  if (found != members_.end()) return &*found;
+  std::vector<std::string> names = MemberNames();
+  if (names.size() > kNamesShown) names.resize(kNamesShown);
+  return absl::NotFoundError(absl::StrCat("data file '", name_, "' has no member '", member,
+                                          "'; it has ", members_.size(), ": ",
+                                          absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<std::string> ZipArchive::ReadBeginning(const std::string& member,
+                                                      size_t max_bytes) const {
+  WEFT_ASSIGN_OR_RETURN(const Member* const found, Find(member));
+  WEFT_ASSIGN_OR_RETURN(const std::string_view packed, Packed(*found));
+  if (found->method == kStored) return std::string(packed.substr(0, max_bytes));
+  WEFT_ASSIGN_OR_RETURN(std::string content, Inflate(*found, packed, max_bytes));
+  content.resize(std::min(content.size(), max_bytes));
+  return content;
+}
+
+absl::StatusOr<std::string> ZipArchive::Read(const std::string& member, size_t max_bytes) const {
+  WEFT_ASSIGN_OR_RETURN(const Member* const found, Find(member));
   WEFT_ASSIGN_OR_RETURN(const std::string_view packed, Packed(*found));
   std::string content;
   if (found->method == kStored) {
     content = std::string(packed);
   } else {
-    WEFT_ASSIGN_OR_RETURN(content, Inflate(*found, packed, max_bytes));
+    const size_t most = std::min<size_t>(max_bytes, found->bytes);
+    WEFT_ASSIGN_OR_RETURN(content, Inflate(*found, packed, most + 1));
+    if (content.size() > max_bytes) {
+      return UnreadableData(name_, absl::StrCat("member '", member, "' unpacks to more than ",
+                                                max_bytes, " bytes, the most that is read of it"));
+    }
+    if (content.size() > found->bytes) {
+      return DamagedData(name_, absl::StrCat("member '", member, "' unpacks to more than the ",
+                                             found->bytes, " bytes that the zip directory says"));
+    }
   }
   uLong crc = crc32(0, nullptr, 0);
   for (size_t at = 0; at < content.size(); at += size_t{1} << 30) {
@@ -172,14 +194,14 @@ absl::StatusOr<std::string_view> ZipArchive::Packed(const Member& member) const 
 }
 
 absl::StatusOr<std::string> ZipArchive::Inflate(const Member& member, std::string_view packed,
-                                                size_t max_bytes) const {
+                                                size_t enough) const {
   z_stream stream = {};
   if (inflateInit2(&stream, -15) != Z_OK) return absl::ResourceExhaustedError("zlib has no memory");
   std::string out;
   std::vector<char> chunk(size_t{256} << 10);
   size_t given = 0;
   int result = Z_OK;
-  while (result == Z_OK && out.size() <= max_bytes) {
+  while (result == Z_OK && out.size() < enough) {
     if (stream.avail_in == 0) {
       stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data() + given));
       stream.avail_in = static_cast<uInt>(std::min<size_t>(packed.size() - given, 1U << 30));
@@ -191,11 +213,7 @@ absl::StatusOr<std::string> ZipArchive::Inflate(const Member& member, std::strin
     out.append(chunk.data(), chunk.size() - stream.avail_out);
   }
   inflateEnd(&stream);
-  if (out.size() > max_bytes) {
-    return UnreadableData(name_, absl::StrCat("member '", member.name, "' unpacks to more than ",
-                                              max_bytes, " bytes, the most we read"));
-  }
-  if (result == Z_STREAM_END) return out;
+  if (result == Z_STREAM_END || out.size() >= enough) return out;
   return DamagedData(name_, absl::StrCat("member '", member.name,
                                          "' is damaged or truncated; fetch the file again"));
 }

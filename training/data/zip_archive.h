@@ -25,9 +25,12 @@ class ZipArchive {
 
   // A member's content, checked against its CRC-32. NotFound, listing what there is. Takes memory
   // for what the member really unpacks to, never for what it claims; InvalidArgument when that is
-  // more than `max_bytes`.
+  // more than `max_bytes`, DataLoss when it is more than the directory says: either way, no more
+  // than that is unpacked.
   absl::StatusOr<std::string> Read(const std::string& member,
                                    size_t max_bytes = size_t{16} << 30) const;
+  // The first bytes of a member, at most so many, unchecked: what it is before it is all unpacked.
+  absl::StatusOr<std::string> ReadBeginning(const std::string& member, size_t max_bytes) const;
 
  private:
   struct Member {
@@ -43,10 +46,12 @@ class ZipArchive {
   ZipArchive(std::string_view bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {}
   absl::Status ReadDirectory(uint64_t offset, uint64_t size, uint64_t count);
   absl::Status ReadExtraField(std::string_view extra, Member& member) const;
+  absl::StatusOr<const Member*> Find(const std::string& member) const;
   // The member's bytes as they lie in the file.
   absl::StatusOr<std::string_view> Packed(const Member& member) const;
+  // Unpacks until there are `enough` bytes, or all.
   absl::StatusOr<std::string> Inflate(const Member& member, std::string_view packed,
-                                      size_t max_bytes) const;
+                                      size_t enough) const;
 
   std::string_view bytes_;
   std::string name_;

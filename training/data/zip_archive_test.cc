@@ -78,6 +78,22 @@ TEST(ZipArchiveTest, AMemberThatUnpacksToTooMuchIsRefused) {
               AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("more than 10 bytes")));
 }
 
+// It was unpacked to its end before the sizes were compared.
+TEST(ZipArchiveTest, NoMoreIsUnpackedThanTheDirectorySays) {
+  std::string bytes = TwoTexts();
+  bytes[bytes.find("PK\x01\x02") + 24] = 5;  // the unpacked size of a.txt, which is 23
+  EXPECT_THAT(Read(bytes, "a.txt"),
+              AllOf(HasSubstr("DATA_LOSS"), HasSubstr("more than the 5 bytes")));
+}
+
+TEST(ZipArchiveTest, ABeginningIsAsLongAsAskedFor) {
+  const auto archive = ZipArchive::Open(TwoTexts(), "f.npz");
+  ASSERT_TRUE(archive.ok()) << archive.status();
+  EXPECT_EQ(archive->ReadBeginning("a.txt", 7).value(), "hello h");
+  EXPECT_EQ(archive->ReadBeginning("a.txt", 1000).value(), "hello hello hello hello");
+  EXPECT_EQ(archive->ReadBeginning("b.txt", 1000).value(), "x");
+}
+
 TEST(ZipArchiveTest, WhatIsNoArchiveSaysSo) {
   EXPECT_THAT(Read("\x93NUMPY", "a"), HasSubstr("does not start with PK"));
   EXPECT_THAT(Read("", "a"), HasSubstr("does not start with PK"));
