@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "platform/clock.h"
+#include "platform/control_characters.h"
 #include "platform/mutex.h"
 
 namespace weft {
@@ -25,19 +26,6 @@ struct Destination {
 Destination& TheDestination() {
   static auto* const destination = new Destination;
   return *destination;
-}
-
-std::string Escaped(std::string_view text) {
-  std::string escaped;
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte >= 0x20 && byte != 0x7f) {
-      escaped.push_back(character);
-    } else {
-      absl::StrAppendFormat(&escaped, "\\x%02x", byte);
-    }
-  }
-  return escaped;
 }
 
 // Whole, as far as the system takes it: lines of several processes share standard error.
@@ -88,7 +76,7 @@ void WriteLog(LogLevel level, std::string_view text) {
   MutexLock lock(to.mutex);
   const std::string line =
       absl::StrCat(time, " ", LogLevelNames()[static_cast<size_t>(level)], " ", getpid(), " ",
-                   to.name, to.name.empty() ? "" : ": ", Escaped(text));
+                   to.name, to.name.empty() ? "" : ": ", EscapeControlCharacters(text));
   if (to.sink != nullptr) {
     to.sink(line);
   } else {

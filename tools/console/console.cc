@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "absl/strings/str_format.h"
+#include "platform/control_characters.h"
 
 namespace weft {
 namespace {
@@ -27,17 +27,6 @@ Console SystemConsole() {
   return {&std::cout, &std::cerr, animated};
 }
 
-std::string Printable(std::string_view text) {
-  std::string printable;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
-      printable += absl::StrFormat("\\x%02x", byte);
-    } else {
-      printable += c;
-    }
-  }
-  return printable;
-}
+std::string Printable(std::string_view text) { return EscapeControlCharacters(text, "\n\t"); }
 
 }  // namespace weft

@@ -20,8 +20,8 @@ struct Console {
 // NO_COLOR or TERM=dumb.
 Console SystemConsole();
 
-// The text with control characters but line ends and tabs written as \xNN: names come from files
-// and must not steer a terminal.
+// The text with control characters but line ends and tabs written as \xNN
+// (platform/control_characters.h): names come from files and must not steer a terminal.
 std::string Printable(std::string_view text);
 
 }  // namespace weft
