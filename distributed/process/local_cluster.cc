@@ -1,9 +1,6 @@
 #include "distributed/process/local_cluster.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -15,10 +12,10 @@
 #include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/grpc_client.h"
 #include "distributed/job_token.h"
+#include "distributed/process/job_folder.h"
 #include "platform/log.h"
 #include "platform/openmp_wait.h"
 #include "platform/status_macros.h"
-#include "platform/system_error.h"
 
 namespace weft {
 namespace {
@@ -129,9 +126,9 @@ class LocalCluster final : public WorkerCluster {
   // "worker:1 (pid 4711) does not answer: ..." for the first that a signal has stopped.
   std::optional<std::string> FirstStop();
 
-  std::string TokenFile() const { return absl::StrCat(folder_, "/token"); }
+  std::string TokenFile() const { return absl::StrCat(folder_->path(), "/token"); }
 
-  std::string folder_;
+  std::optional<JobFolder> folder_;
   std::string token_;
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Process>> processes_;
@@ -155,9 +152,12 @@ absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOp
         absl::StrCat("cannot start ", options.workers, " workers; at least 1 is needed"));
   }
   PrepareForClusters();  // the environment is read for the workers
-  std::string folder = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) return SystemError(errno, "create the folder", folder);
-  folder_ = folder;
+  const std::string place = std::filesystem::temp_directory_path().string();
+  for (const std::string& removed : RemoveEndedJobFolders(place)) {
+    Log(LogLevel::kInfo, "removed ", removed, ", which a job that was killed had left");
+  }
+  WEFT_ASSIGN_OR_RETURN(JobFolder folder, JobFolder::Create(place));
+  folder_.emplace(std::move(folder));
   WEFT_ASSIGN_OR_RETURN(token_, NewJobToken());
   WEFT_RETURN_IF_ERROR(WriteTokenFile(TokenFile(), token_));
   for (int i = 0; i < options.workers; ++i) {
@@ -168,7 +168,7 @@ absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOp
 
 absl::Status LocalCluster::StartProcess(ProcessLauncher& launcher,
                                         const LocalClusterOptions& options, int i) {
-  addresses_.push_back(absl::StrCat("unix:", folder_, "/", i));
+  addresses_.push_back(absl::StrCat("unix:", folder_->path(), "/", i));
   ProcessOptions process;
   process.arguments = options.command;
   for (const std::string& argument :
@@ -256,9 +256,7 @@ LocalCluster::~LocalCluster() {
   for (size_t i = 0; i < processes_.size(); ++i) {
     if (asked && !stopped[i]) processes_[i]->WaitUntil(deadline);
   }
-  processes_.clear();  // kills what is left, and waits
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  processes_.clear();  // kills what is left, and waits; the folder goes after them
 }
 
 }  // namespace
