@@ -116,6 +116,22 @@ fi
 expect continued 400 --checkpoint stopped --resume
 same continued whole
 
+# ---- SIGUSR1: saved between two steps, and the job goes on. SIGHUP: as SIGTERM.
+run asked 400 --checkpoint asked --checkpoint-every 50 --keep 100 &
+shell=$!
+job=
+while [ -z "$job" ] && kill -0 "$shell" 2> /dev/null; do job=$(pgrep -P "$shell" | head -1); done
+await_step asked 50 "$shell" false
+kill -USR1 "$job"
+odd() { compgen -G 'asked/step-*' | grep -v -e '00$' -e '50$'; }
+for _ in $(seq 100); do odd > /dev/null && break; sleep 0.05; done
+odd > /dev/null || fail "SIGUSR1 saved nothing: $(ls asked)"
+kill -HUP "$job"
+wait "$shell"
+code=$?
+[ "$code" -eq 11 ] || fail "exit $code after SIGHUP: $(tail -3 asked.log)"
+grep -q '^stopped by SIGHUP after step [0-9]* of 400$' asked.log || fail "does not say so: $(cat asked.log)"
+
 # ---- Damage is found, and the one before is taken.
 expect damaged 200 --checkpoint damaged --checkpoint-every 50
 printf '\xff' | dd of=damaged/step-00000200/rank-00000.safetensors bs=1 seek=200000 conv=notrunc 2> /dev/null

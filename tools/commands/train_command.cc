@@ -61,6 +61,7 @@ class TrainCommand final : public Command {
         {.lost = [&workers](const std::vector<int>& ranks) { workers->Lose(ranks); },
          .explain = [&workers](const absl::Status& loss) { return workers->Explain(loss); }});
     const StopSignals signals;
+    loop.set_saves_now([&signals] { return signals.TakeSaveRequest(); });
     const absl::Status trained =
         run.Run(workers->coordinator(), [&signals] { return signals.signal() != 0; });
     if (run.has_result()) {

@@ -22,7 +22,7 @@ enum class ExitCode : int {
   kNumerics = 8,  // NaN or infinity
   kRefused = 9,   // authentication, version, a peer that says no
   kStalled = 10,  // a wait ran out
-  kStopped = 11,  // SIGINT or SIGTERM: what was trained until then is saved
+  kStopped = 11,  // SIGINT, SIGTERM or SIGHUP: what was trained until then is saved
   kTryAgain = 138,  // a worker was lost: the job can go on from its last checkpoint
 };
 

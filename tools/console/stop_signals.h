@@ -1,4 +1,4 @@
-// StopSignals: SIGINT and SIGTERM as a hint to end.
+// StopSignals: SIGINT, SIGTERM and SIGHUP as a hint to end, SIGUSR1 as one to save.
 #ifndef WEFT_TOOLS_CONSOLE_STOP_SIGNALS_H_
 #define WEFT_TOOLS_CONSOLE_STOP_SIGNALS_H_
 
@@ -8,8 +8,10 @@
 
 namespace weft {
 
-// While it lives, the first SIGINT or SIGTERM is remembered, and a second one ends the process at
-// once, as if nobody had listened. One at a time; the destructor puts back what was there before.
+// While it lives, the first SIGINT, SIGTERM or SIGHUP is remembered, and a second one ends the
+// process at once, as if nobody had listened. A SIGHUP that is ignored (nohup) stays so. SIGUSR1 is
+// remembered, however often it comes. One at a time; the destructor puts back what was there
+// before.
 class StopSignals {
  public:
   StopSignals();
@@ -21,10 +23,14 @@ class StopSignals {
   int signal() const;
   // "SIGTERM"; "" when none came.
   std::string name() const;
+  // Whether SIGUSR1 has come since the last call. Any thread.
+  bool TakeSaveRequest() const;
 
  private:
   struct sigaction old_interrupt_ = {};
   struct sigaction old_terminate_ = {};
+  struct sigaction old_hangup_ = {};
+  struct sigaction old_save_ = {};
 };
 
 }  // namespace weft

@@ -137,7 +137,7 @@ absl::Status LoopFlags::Check(bool averages) const {
 
 CheckpointOptions LoopFlags::Checkpoints(const DataSet& data) const {
   const Interval every = *ParseInterval(every_.empty() ? kDefaultEvery : every_, true);
-  return {every.StepsOf(data), every.seconds, keep_};
+  return {.every_steps = every.StepsOf(data), .every_seconds = every.seconds, .keep = keep_};
 }
 
 std::vector<std::string> LoopFlags::Metrics(const LossSpec& loss) const {

@@ -228,8 +228,10 @@ absl::Status JobLoop::Begin(Coordinator& coordinator, const TrainedModel& model,
     if (checkpoint_.has_value()) periodic_->LoadState(checkpoint_->index().loop);
   }
   if (store_.has_value()) {
+    CheckpointOptions options = flags_.Checkpoints(*job.data);
+    options.is_wanted = saves_now_;
     checkpointer_.emplace(
-        *store_, job_, flags_.Checkpoints(*job.data), first_step(), RealClock(),
+        *store_, job_, options, first_step(), RealClock(),
         [this](const std::string& text) { Note(absl::StrCat("warning: ", text)); });
   }
   return absl::OkStatus();

@@ -63,6 +63,8 @@ class JobLoop {
   // checkpoints. From Begin on.
   RebalancerOptions Rebalancing();
   // Is told of each evaluation. Before Begin.
+  // Whether a checkpoint is wanted now; asked between steps. Before Begin.
+  void set_saves_now(std::function<bool()> saves_now) { saves_now_ = std::move(saves_now); }
   void set_listener(std::function<void(const Measurement&)> listener) {
     listener_ = std::move(listener);
   }
@@ -100,6 +102,7 @@ class JobLoop {
   std::optional<Checkpointer> checkpointer_;
   std::optional<PeriodicEvaluation> periodic_;
   std::function<void()> before_text_;
+  std::function<bool()> saves_now_;
   std::function<void(const Measurement&)> listener_;
   const TrainedModel* model_ = nullptr;  // borrowed from Begin on
   const PreparedJob* prepared_ = nullptr;

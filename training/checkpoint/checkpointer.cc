@@ -67,6 +67,7 @@ std::optional<int64_t> Checkpointer::Due(int64_t done, int64_t end) {
   if (options_.every_seconds > 0 && waited >= options_.every_seconds && done > last_step_) {
     return done;
   }
+  if (done > last_step_ && options_.is_wanted != nullptr && options_.is_wanted()) return done;
   const int64_t due = DueAfter(std::max(done - 1, last_step_));
   if (due < end) return due;
   return std::nullopt;

@@ -27,6 +27,8 @@ struct CheckpointOptions {
   int64_t every_steps = 0;
   double every_seconds = 0;
   int keep = 3;
+  // Whether one is wanted now, whatever the numbers say; asked between steps. Null: never.
+  std::function<bool()> is_wanted = nullptr;
 };
 
 // What came of the checkpoints of a run.

@@ -80,6 +80,20 @@ class StepCount final : public LoopHook {
   double steps = 0;
 };
 
+TEST(CheckpointerDueTest, OneThatIsWantedIsDueBeforeItsTurn) {
+  CheckpointStore store(RealFileSystem(), RealFolders(), "/nowhere");
+  bool is_wanted = true;
+  CheckpointOptions options = {.every_steps = 100};
+  options.is_wanted = [&is_wanted] { return std::exchange(is_wanted, false); };
+  Checkpointer checkpointer(store, CheckpointJob(), options, 5, RealClock(),
+                            [](const std::string&) {});
+  // What is saved already is not saved again: the request stays until there is something.
+  EXPECT_EQ(checkpointer.Due(5, 9), std::nullopt);
+  EXPECT_EQ(checkpointer.Due(7, 9), 7);
+  EXPECT_EQ(checkpointer.Due(8, 9), std::nullopt);
+  EXPECT_EQ(checkpointer.Due(98, 120), 100);
+}
+
 // On each device of tensor/testing/test_device.h.
 class CheckpointerTest : public ::testing::TestWithParam<int> {
  protected:
