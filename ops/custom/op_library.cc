@@ -1,9 +1,11 @@
 #include "ops/custom/op_library.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,7 @@
 #include "graph/policy/operator_policy.h"
 #include "ops/custom/custom_op.h"
 #include "ops/custom/sharding_notation.h"
+#include "ops/custom/trial_load.h"
 #include "ops/defs/rules/rules.h"
 #include "ops/kernel.h"
 #include "platform/checksum.h"
@@ -208,6 +211,16 @@ absl::StatusOr<const WeftOpLibrary*> Open(const std::string& path) {
   return library;
 }
 
+// Which file a path names, and in which state: the checksum, which stands for the library in the
+// handshake of a job, must be that of what the loader has read, which opens the file itself.
+using FileState = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
+FileState StateOf(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  return {info.st_dev,          info.st_ino,         info.st_size,        info.st_mtim.tv_sec,
+          info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec};
+}
+
 absl::Status InLibrary(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat("op library '", path, "': ", std::string(status.message())));
@@ -215,7 +228,9 @@ absl::Status InLibrary(const std::string& path, const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& path) {
+absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& path,
+                                        absl::Duration patience) {
+  const FileState before = StateOf(path);
   const auto file = files.MapFile(path);
   if (!file.ok()) return InLibrary(path, file.status());
   const auto manifest = VerifyFile(files, path, (*file)->bytes());
@@ -225,8 +240,14 @@ absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& pa
     if (library.checksum == checksum) return library;
   }
   OpLibrary library{std::filesystem::absolute(path).string(), checksum, {}};
+  const absl::Status tried = TryApart([&library] { return Open(library.path).status(); }, patience);
+  if (!tried.ok()) return InLibrary(path, tried);
   const absl::StatusOr<const WeftOpLibrary*> description = Open(library.path);
   if (!description.ok()) return InLibrary(path, description.status());
+  if (StateOf(path) != before) {
+    return InLibrary(
+        path, absl::FailedPreconditionError("the file was changed while it was loaded; try again"));
+  }
   auto ops = RegisterAll(**description);
   if (!ops.ok()) return InLibrary(path, ops.status());
   library.ops = *std::move(ops);

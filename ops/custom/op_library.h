@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "ops/custom/loaded_libraries.h"
 #include "platform/file_system.h"
 
@@ -17,12 +18,15 @@ namespace weft {
 // can write it can do what the process can do. Call it before the first model is read, from one
 // thread at a time.
 //
+// It is loaded in a copy of the process first (trial_load.h): one that throws, crashes, ends the
+// process or takes longer than `patience` while it is loaded is InvalidArgument.
+//
 // PermissionDenied for a file that the process's verifier does not answer for
-// (graph/policy/file_verifier.h); the system opens it once more to load it, so who can replace it
-// in between can load another. NotFound or InvalidArgument (no library, another ABI version, a
-// declaration that cannot be); AlreadyExists when an op of the same name is there. Nothing is
-// registered then.
-absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& path);
+// (graph/policy/file_verifier.h). NotFound or InvalidArgument (no library, another ABI version, a
+// declaration that cannot be); AlreadyExists when an op of the same name is there;
+// FailedPrecondition when the file is changed meanwhile. Nothing is registered then.
+absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& path,
+                                        absl::Duration patience = absl::Seconds(10));
 
 }  // namespace weft
 

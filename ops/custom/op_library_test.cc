@@ -1,8 +1,13 @@
 #include "ops/custom/op_library.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
 
+#include "absl/time/clock.h"
 #include "graph/policy/operator_policy.h"
 #include "gtest/gtest.h"
 #include "ops/testing/op_tester.h"
@@ -100,6 +105,49 @@ TEST_F(OpLibraryTest, WhatIsNoLibraryIsRefused) {
   EXPECT_EQ(library.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(library.status().message().find("is it a shared library"), std::string::npos);
   EXPECT_FALSE(LoadOpLibrary(RealFileSystem(), path + ".not").ok());
+}
+
+// What loading a library whose code does this at once comes to.
+absl::Status StartOf(const char* what, absl::Duration patience = absl::Seconds(20)) {
+  setenv("WEFT_BAD_START", what, 1);
+  const auto library = LoadOpLibrary(RealFileSystem(), Library("testing/bad_start.so"), patience);
+  unsetenv("WEFT_BAD_START");
+  return library.status();
+}
+
+// exit(0) once ended the program with nothing said and exit code 0; the others ended it, too.
+TEST(OpLibraryStartTest, WhatItsCodeDoesWhileItIsLoadedIsAnError) {
+  const std::map<std::string, std::string> expected = {
+      {"exit", "ended the process with exit code 0 while it was loaded"},
+      {"throw", "threw an exception while it was loaded: not today"},
+      {"crash", "ended the process by signal 11"},
+      {"", "it does not export weft_op_library_abi_version"}};
+  for (const auto& [what, text] : expected) {
+    const absl::Status status = StartOf(what.c_str());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << what;
+    EXPECT_NE(status.message().find("'ops/custom/testing/bad_start.so'"), std::string::npos);
+    EXPECT_NE(status.message().find(text), std::string::npos) << status;
+  }
+}
+
+TEST(OpLibraryStartTest, OneThatLoopsIsEnded) {
+  const absl::Time begin = absl::Now();
+  const absl::Status status = StartOf("loop", absl::Milliseconds(500));
+  EXPECT_NE(status.message().find("has not ended in 500ms"), std::string::npos) << status;
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(15));
+}
+
+// Whoever maps such a file and reads behind its end is ended by the system.
+TEST(OpLibraryStartTest, OneThatWasCutOffIsAnError) {
+  std::ifstream whole(Library("examples/swiglu.so"), std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(whole)), {});
+  ASSERT_GT(bytes.size(), 4096u);
+  const std::string path = ::testing::TempDir() + "/cut.so";
+  for (const size_t part : {size_t{1}, size_t{2}, size_t{3}, size_t{5}, size_t{7}}) {
+    std::ofstream(path, std::ios::binary) << bytes.substr(0, bytes.size() * part / 8);
+    const absl::Status status = LoadOpLibrary(RealFileSystem(), path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << part << "/8: " << status;
+  }
 }
 
 }  // namespace
