@@ -26,6 +26,7 @@
 #include "ops/kernel.h"
 #include "platform/cpu_info.h"
 #include "platform/log.h"
+#include "platform/mapped_pages.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -648,6 +649,7 @@ absl::Status RankWorker::RunRange(const StepRange& range,
     if (has_values) std::swap(result.reports, done.values);
     absl::Status status = AbortStatus();
     if (status.ok()) status = RunStep(program->second, options, result);
+    if (status.ok()) status = CheckMappedFiles();
     if (!status.ok()) {
       failed_ = true;
       Log(LogLevel::kWarning, Name(), " failed in step ", options.step, ": ", status.ToString());

@@ -99,8 +99,8 @@ std::string FollowLinks(const std::string& path) {
 
 class MemoryMappedFile final : public MappedFile {
  public:
-  explicit MemoryMappedFile(std::span<const std::byte> bytes)
-      : MappedFile(bytes), mapping_(bytes) {}
+  MemoryMappedFile(std::span<const std::byte> bytes, const std::string& path)
+      : MappedFile(bytes), mapping_(bytes), pages_(bytes, path) {}
 
  private:
   // Ends the mapping after the pages are no longer known.
@@ -112,18 +112,18 @@ class MemoryMappedFile final : public MappedFile {
     const std::span<const std::byte> bytes;
   };
   const Mapping mapping_;
-  const MappedPages pages_{mapping_.bytes};
+  const MappedPages pages_;
 };
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> Map(const FileDescriptor& file,
                                                       const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const int64_t size, RegularFileSize(file, path));
-  if (size == 0) return std::make_shared<MemoryMappedFile>(std::span<const std::byte>());
+  if (size == 0) return std::make_shared<MemoryMappedFile>(std::span<const std::byte>(), path);
   void* const memory =
       mmap(nullptr, static_cast<size_t>(size), PROT_READ, MAP_PRIVATE, file.get(), /*offset=*/0);
   if (memory == MAP_FAILED) return SystemError(errno, "map", path);
   return std::make_shared<MemoryMappedFile>(
-      std::span(static_cast<const std::byte*>(memory), static_cast<size_t>(size)));
+      std::span(static_cast<const std::byte*>(memory), static_cast<size_t>(size)), path);
 }
 
 // What writable files collect before they write.

@@ -4,13 +4,20 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
 
 namespace weft {
 
-// While it lives, `bytes` is known to be a read-only mapping of a file.
+// While it lives, `bytes` is known to be a read-only mapping of the file `path`.
+//
+// Where another process has made the file shorter, the system answers a read behind its new end
+// with SIGBUS. The first MappedPages installs a handler for that: the rest of the mapping reads as
+// zeros from then on, and CheckMappedFiles says so. A SIGBUS of anything else goes its old way.
 class MappedPages {
  public:
-  explicit MappedPages(std::span<const std::byte> bytes);
+  explicit MappedPages(std::span<const std::byte> bytes, std::string_view path = "");
   ~MappedPages();
   MappedPages(const MappedPages&) = delete;
   MappedPages& operator=(const MappedPages&) = delete;
@@ -18,6 +25,11 @@ class MappedPages {
  private:
   const std::byte* const begin_;
 };
+
+// DataLoss naming a mapped file that has become shorter while it was read, since the last call:
+// what was computed from it since is worth nothing. A few nanoseconds where there is none. Any
+// thread.
+absl::Status CheckMappedFiles();
 
 // How much of a mapped file is in memory at a time where it is read from end to end: who reads it
 // releases each window of so many bytes.

@@ -1,10 +1,13 @@
 #include "platform/mapped_pages.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,6 +41,47 @@ int64_t Sum(std::span<const std::byte> bytes) {
   int64_t sum = 0;
   for (const std::byte byte : bytes) sum += static_cast<int64_t>(byte);
   return sum;
+}
+
+// The system ends a process that reads there, and it did.
+TEST(MappedPages, AFileThatBecomesShorterReadsAsZerosAndIsNamed) {
+  const std::string path = testing::TempDir() + "/shorter";
+  const std::string whole(kPages * PageBytes(), '\3');
+  ASSERT_TRUE(RealFileSystem().WriteFileAtomically(path, whole).ok());
+  ASSERT_TRUE(CheckMappedFiles().ok());
+  auto file = RealFileSystem().MapFile(path).value();
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(PageBytes())), 0);
+  EXPECT_TRUE(CheckMappedFiles().ok());  // nobody has read it
+  EXPECT_EQ(Sum(file->bytes()), static_cast<int64_t>(3 * PageBytes()));
+  const absl::Status lost = CheckMappedFiles();
+  EXPECT_EQ(lost.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(lost.message().find("file '" + path + "' became shorter"), std::string::npos) << lost;
+  EXPECT_TRUE(CheckMappedFiles().ok());  // it has been said
+  file.reset();
+  // What is unmapped before anybody asks is told, too; and the next mapping is whole.
+  ASSERT_TRUE(RealFileSystem().WriteFileAtomically(path, whole).ok());
+  file = RealFileSystem().MapFile(path).value();
+  ASSERT_EQ(truncate(path.c_str(), 0), 0);
+  EXPECT_EQ(Sum(file->bytes()), 0);
+  ASSERT_TRUE(RealFileSystem().WriteFileAtomically(path, whole).ok());
+  file = RealFileSystem().MapFile(path).value();
+  EXPECT_EQ(CheckMappedFiles().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Sum(file->bytes()), static_cast<int64_t>(3 * whole.size()));
+  EXPECT_TRUE(CheckMappedFiles().ok());
+}
+
+TEST(MappedPagesDeathTest, ABusErrorOfAnythingElseGoesItsOldWay) {
+  EXPECT_EXIT(
+      {
+        const std::string path = testing::TempDir() + "/foreign";
+        RealFileSystem().WriteFileAtomically(path, "x").IgnoreError();
+        const auto file = RealFileSystem().MapFile(path);  // the handler is there
+        const int other = open(path.c_str(), O_RDWR);
+        volatile const char* const bytes = static_cast<const char*>(
+            mmap(nullptr, 4 * PageBytes(), PROT_READ, MAP_SHARED, other, 0));
+        std::exit(bytes[2 * PageBytes()]);
+      },
+      ::testing::KilledBySignal(SIGBUS), "");
 }
 
 TEST(MappedPages, ReleasedPagesLeaveTheProcessAndComeBackFromTheFile) {

@@ -16,6 +16,7 @@
 #include "ops/custom/op_library.h"
 #include "platform/file_system.h"
 #include "platform/log.h"
+#include "platform/mapped_pages.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "platform/text/nearest_name.h"
@@ -214,8 +215,10 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
   const absl::Status loaded = LoadOpLibraries(flags.op_libraries);
   if (!loaded.ok()) return Fail(loaded, "", console);
   NoteUnmatchedPatterns(console);
-  const absl::StatusOr<ExitCode> result = command.Run(console);
+  absl::StatusOr<ExitCode> result = command.Run(console);
   console.out->flush();
+  // Also where it ended well: it has read zeros.
+  if (const absl::Status whole = CheckMappedFiles(); !whole.ok()) result = whole;
   if (!result.ok()) {
     const bool usage = ExitCodeOf(result.status()) == ExitCode::kUsage;
     const std::string hint = absl::StrCat("  help: graph_runner ", command.name(), " --help\n");
