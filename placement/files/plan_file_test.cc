@@ -1,5 +1,7 @@
 #include "placement/files/plan_file.h"
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/text/units.h"
@@ -118,6 +120,17 @@ TEST(ClusterFileTest, DuplicatesAreErrors) {
               HasSubstr("c.yaml:3:10: 'name': there are two hosts 'a'"));
   EXPECT_EQ(ClusterError("hosts:\n- name: a\n  name: b\n  workers: [{}]\n"),
             "c.yaml:3:3: 'name' comes twice in a host; the first is in line 2");
+}
+
+// Each key was compared with all before it: 200,000 of them took more than a minute.
+TEST(ClusterFileTest, ManyKeysAreReadInLinearTime) {
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) absl::StrAppend(&text, "k", i, ": 1\n");
+  const absl::Time begin = absl::Now();
+  EXPECT_THAT(ClusterError(text), HasSubstr("unknown key 'k0'"));
+  EXPECT_THAT(ClusterError(text + "k7: 1\n"),
+              HasSubstr("'k7' comes twice in the cluster; the first is in line 8"));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(30));
 }
 
 TEST(ClusterFileTest, BadUnitsAreErrors) {

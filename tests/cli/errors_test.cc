@@ -1,6 +1,7 @@
 // Bad input ends in one paragraph and the right exit code: never in a crash or a hang.
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -147,6 +148,30 @@ TEST(BadFlag, NameWithoutFile) {
 TEST(BadFlag, NamesFromFilesCannotSteerTheTerminal) {
   const CommandResult result = RunCommand({"inspect", "/no/\x1b[31mred"});
   EXPECT_THAT(result.err, ::testing::Not(HasSubstr("\x1b")));
+}
+
+// C1 controls (U+009B is ESC [), and the byte alone.
+TEST(BadFlag, NorCanC1Controls) {
+  const CommandResult result = RunCommand({"inspect",
+                                           "/no/\xc2\x9b"
+                                           "31mred\x9b"
+                                           "2J"});
+  EXPECT_THAT(result.err, HasSubstr("31mred"));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("\x9b")));
+}
+
+// A pipe without a writer was waited for for ever, and a device took all memory.
+TEST(BadFlag, AJobFileIsASmallRegularFile) {
+  const std::string pipe = TestPath("pipe.yaml");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& file : {pipe, std::string("/dev/zero"), std::string("/dev/null")}) {
+    ExpectError(RunCommand({"train", "--config", file}), ExitCode::kUsage,
+                {"--config", file, "a device, a pipe"});
+  }
+  const std::string large = TestPath("large.yaml");
+  WriteTestFile(large, std::string((1 << 20) + 1, '#'));
+  ExpectError(RunCommand({"train", "--config", large}), ExitCode::kUsage,
+              {"--config", large, "1048576"});
 }
 
 TEST(BadData, TrainingDataDoesNotFit) {
