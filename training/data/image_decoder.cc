@@ -55,6 +55,32 @@ void CopyPlanes(Pix* pix, int64_t channels, uint8_t* target) {
   }
 }
 
+uint32_t BigEndian32(std::string_view bytes, size_t at) {
+  const l_uint8* const b = Bytes(bytes) + at;
+  return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | uint32_t{b[3]};
+}
+
+// Whether a PNG (https://www.w3.org/TR/png-3/) has more compressed data than its pixels can need.
+// The decoder unpacks it all, a thousand bytes for each, before it leaves the rest out.
+bool HasDataBehindItsPixels(std::string_view bytes) {
+  constexpr std::string_view kSignature("\x89PNG\r\n\x1a\n", 8);
+  constexpr size_t kHeaderEnd = 33;  // of the signature and the chunk IHDR
+  if (bytes.substr(0, kSignature.size()) != kSignature || bytes.size() < kHeaderEnd) return false;
+  const int64_t width = BigEndian32(bytes, 16), height = BigEndian32(bytes, 20);
+  const int64_t depth = Bytes(bytes)[24], color = Bytes(bytes)[25];
+  const int64_t channels = color == 2 ? 3 : color == 4 ? 2 : color == 6 ? 4 : 1;
+  // Each row has a byte for its filter. Interlaced rows are at most twice as many; deflate makes
+  // nothing twice as long, but for what an encoder adds to each row and to the whole.
+  const int64_t packed_at_most = 4 * height * (1 + (width * channels * depth + 7) / 8) + 65'536;
+  int64_t packed = 0;
+  for (size_t at = kSignature.size(); at + 8 <= bytes.size();) {
+    const uint32_t size = BigEndian32(bytes, at);
+    if (bytes.substr(at + 4, 4) == "IDAT") packed += size;
+    at += size_t{12} + size;  // length, name and checksum
+  }
+  return packed > packed_at_most;
+}
+
 std::string SizeText(int64_t height, int64_t width) { return absl::StrCat(height, " x ", width); }
 
 }  // namespace
@@ -89,6 +115,11 @@ absl::Status DecodeImage(std::string_view bytes, const Shape& shape, bool scale,
         name, absl::StrCat("an image of ", SizeText(found.dim(1), found.dim(2)),
                            " pixels, the first has ", SizeText(height, width), "; --image-shape 3x",
                            height, "x", width, " scales all to one size"));
+  }
+  if (HasDataBehindItsPixels(bytes)) {
+    return UnreadableData(
+        name, absl::StrCat("has more data than an image of ", SizeText(found.dim(1), found.dim(2)),
+                           " pixels can need"));
   }
   const PixPointer decoded(pixReadMem(Bytes(bytes), bytes.size()));
   PixPointer pix(decoded == nullptr ? nullptr : pixConvertTo32(decoded.get()));

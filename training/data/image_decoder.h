@@ -22,8 +22,8 @@ absl::StatusOr<Shape> ReadImageShape(std::string_view bytes, const std::string& 
 
 // Writes the pixels as planes red, green, blue, or for one channel their luma (ITU-R BT.601).
 // `shape` is [3,H,W] or [1,H,W]; an image of another size is scaled to it if `scale` (averaged
-// where it shrinks, linear where it grows), else it is InvalidArgument. DataLoss for a damaged
-// file. Thread-safe.
+// where it shrinks, linear where it grows), else it is InvalidArgument. So is a PNG that unpacks to
+// far more than its pixels. DataLoss for a damaged file. Thread-safe.
 absl::Status DecodeImage(std::string_view bytes, const Shape& shape, bool scale,
                          const std::string& name, uint8_t* target);
 
