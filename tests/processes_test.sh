@@ -243,5 +243,45 @@ grep -q "pid $worker" killed.log || fail "the error does not name the worker: $(
 [ -z "$(pgrep -P "$job")" ] || fail "worker processes are left"
 [ ! -e killed.onnx ] || fail "a model was written although the job failed"
 
+# A coordinator that was stopped for too long says so, and blames no worker.
+"$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
+  --optimizer sgd --lr 0.01 --batch 64 --steps 1000000 --local 2 --parallel dp=2 --metrics stopped.csv \
+  -o stopped.onnx > stopped.log 2>&1 &
+job=$!
+for _ in $(seq 100); do
+  [ "$(grep -c . stopped.csv 2> /dev/null)" -gt 3 ] 2> /dev/null && break
+  sleep 0.1
+done
+kill -STOP "$job"
+sleep 10
+kill -CONT "$job"
+wait "$job"
+code=$?
+[ "$code" -eq 138 ] || fail "exit $code after the coordinator was stopped: $(tail -3 stopped.log)"
+grep -q '^error: .*this process did not run for ' stopped.log || fail "the stop is not named: $(tail -3 stopped.log)"
+grep -q 'ended with exit code\|was killed by' stopped.log && fail "a worker is blamed: $(tail -3 stopped.log)"
+
+# Connections of strangers close no door, although they are more than the worker may open files.
+(ulimit -n 64 && exec "$runner" worker --allow-path / --listen 127.0.0.1:0) 2> w3.log &
+flooded=$!
+for _ in $(seq 100); do grep -q 'listening on' w3.log && break; sleep 0.1; done
+port=$(sed -n 's/^listening on 127.0.0.1://p' w3.log)
+cat > flooded.yaml <<YAML
+hosts:
+  - name: here
+    workers:
+      - address: 127.0.0.1:$port
+YAML
+strangers=()
+for _ in $(seq 200); do
+  exec {stranger}<> "/dev/tcp/127.0.0.1/$port" && strangers+=("$stranger")
+done
+[ "${#strangers[@]}" -gt 100 ] || fail "only ${#strangers[@]} strangers have come"
+train flooded 10 --cluster flooded.yaml && same_losses flooded alone
+for stranger in "${strangers[@]}"; do exec {stranger}>&-; done
+train afterwards 10 --cluster flooded.yaml && same_losses afterwards alone
+kill "$flooded"
+wait "$flooded"
+
 [ "$failures" -eq 0 ] && echo "all jobs gave what one process gives"
 exit "$((failures > 0))"

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "distributed/grpc/address.h"
@@ -24,6 +25,7 @@
 namespace weft {
 namespace {
 
+constexpr char kPausedText[] = "this process did not run for ";
 constexpr absl::Duration kAbortTimeout = absl::Seconds(2);
 // How long a worker may take to let its coordinator go.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(1);
@@ -78,10 +80,16 @@ class GrpcClient final : public WorkerClient {
   }
   // What a call that ended so means: the worker's own error, or its loss while it was `doing`.
   absl::Status Explain(const grpc::ClientContext& context, const grpc::Status& status,
-                       const std::string& doing) const;
+                       const std::string& doing);
 
   // What came from the worker damaged.
   absl::Status FromWorker(const absl::Status& status) const { return Annotate(status, name()); }
+
+  // How long this process has left the worker without a sign, at most: it was stopped.
+  absl::Duration LongestPause() {
+    MutexLock lock(mutex_);
+    return std::max(longest_pause_, absl::Now() - beat_);
+  }
 
   const GrpcClientOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;
@@ -95,11 +103,13 @@ class GrpcClient final : public WorkerClient {
   Mutex mutex_;
   CondVar changed_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time beat_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // when the worker last heard
+  absl::Duration longest_pause_ ABSL_GUARDED_BY(mutex_);              // between two beats
   bool lease_ended_ ABSL_GUARDED_BY(mutex_) = false;  // the worker has ended the stream
 };
 
 absl::Status GrpcClient::Explain(const grpc::ClientContext& context, const grpc::Status& status,
-                                 const std::string& doing) const {
+                                 const std::string& doing) {
   if (status.ok()) return absl::OkStatus();
   if (WasAnswered(context)) return AnswerOf(context, status);
   const absl::Status error = FromGrpc(status);
@@ -107,6 +117,12 @@ absl::Status GrpcClient::Explain(const grpc::ClientContext& context, const grpc:
     return absl::DeadlineExceededError(absl::StrCat(name(), " did not answer in ",
                                                     absl::FormatDuration(options_.call_timeout),
                                                     " (", doing, ")"));
+  }
+  if (const absl::Duration pause = LongestPause(); pause > kLeasePatience) {
+    return absl::UnavailableError(absl::StrCat(
+        kPausedText, absl::FormatDuration(absl::Trunc(pause, absl::Milliseconds(100))),
+        " (did a signal stop it, or the machine sleep?), so ", name(),
+        " has given it up; start the job again, with --resume where it has checkpoints"));
   }
   return absl::UnavailableError(
       absl::StrCat(name(), " was lost while ", doing, ": ", error.message()));
@@ -144,6 +160,10 @@ void GrpcClient::KeepLease() {
   while (true) {
     {
       MutexLock lock(mutex_);
+      if (beat_ != absl::InfiniteFuture()) {
+        longest_pause_ = std::max(longest_pause_, absl::Now() - beat_);
+      }
+      beat_ = absl::Now();
       const absl::Time next = absl::Now() + kLeaseInterval;
       while (!closing_ && changed_.WaitUntil(mutex_, next)) {
       }
@@ -299,6 +319,10 @@ absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOp
   auto client = std::make_unique<GrpcClient>(options);
   WEFT_RETURN_IF_ERROR(client->Connect());
   return std::unique_ptr<WorkerClient>(std::move(client));
+}
+
+bool IsOfStoppedCoordinator(const absl::Status& status) {
+  return absl::StrContains(status.message(), kPausedText);
 }
 
 bool ShutDownWorker(WorkerClient& client) { return static_cast<GrpcClient&>(client).ShutDown(); }

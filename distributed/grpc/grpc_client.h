@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "distributed/worker_client.h"
@@ -27,6 +28,10 @@ struct GrpcClientOptions {
 // its process ends, the worker aborts what it does. A destroyed client has waited until the worker
 // is free for another one, a second at most.
 absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOptions& options);
+
+// Whether the error of a call says that the worker was lost because this process had been stopped:
+// then the worker is not to blame, whatever became of it.
+bool IsOfStoppedCoordinator(const absl::Status& status);
 
 // Asks the worker process behind a client of ConnectToWorker to end; false when it did not answer.
 bool ShutDownWorker(WorkerClient& client);

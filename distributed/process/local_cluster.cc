@@ -231,6 +231,7 @@ absl::Status LocalCluster::Explain(const absl::Status& error) {
       !absl::IsDeadlineExceeded(error)) {
     return error;
   }
+  if (IsOfStoppedCoordinator(error)) return error;
   const absl::Time deadline = absl::Now() + kExplainTimeout;
   std::optional<std::string> end = FirstEnd();
   if (!end.has_value()) end = FirstStop();
