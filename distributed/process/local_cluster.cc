@@ -1,11 +1,14 @@
 #include "distributed/process/local_cluster.h"
 
 #include <algorithm>
+#include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -13,6 +16,8 @@
 #include "distributed/grpc/grpc_client.h"
 #include "distributed/job_token.h"
 #include "distributed/process/job_folder.h"
+#include "distributed/process/memory_kills.h"
+#include "platform/file_system.h"
 #include "platform/log.h"
 #include "platform/openmp_wait.h"
 #include "platform/status_macros.h"
@@ -129,6 +134,7 @@ class LocalCluster final : public WorkerCluster {
   std::string TokenFile() const { return absl::StrCat(folder_->path(), "/token"); }
 
   std::optional<JobFolder> folder_;
+  int64_t memory_kills_ = 0;  // before the job
   std::string token_;
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Process>> processes_;
@@ -152,6 +158,7 @@ absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOp
         absl::StrCat("cannot start ", options.workers, " workers; at least 1 is needed"));
   }
   PrepareForClusters();  // the environment is read for the workers
+  memory_kills_ = MemoryKills(RealFileSystem());
   const std::string place = std::filesystem::temp_directory_path().string();
   for (const std::string& removed : RemoveEndedJobFolders(place)) {
     Log(LogLevel::kInfo, "removed ", removed, ", which a job that was killed had left");
@@ -240,6 +247,15 @@ absl::Status LocalCluster::Explain(const absl::Status& error) {
     end = FirstEnd();
   }
   if (!end.has_value()) return error;
+  const bool was_killed = absl::StrContains(*end, absl::StrCat("by signal ", SIGKILL));
+  if (was_killed && MemoryKills(RealFileSystem()) > memory_kills_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        *end,
+        ": since the job began, the system has ended a process for want of memory (oom_kill "
+        "in /proc/vmstat); use a smaller --batch or fewer workers, or give --memory-per-worker "
+        "to have a job that needs more refused; ",
+        error.message()));
+  }
   return absl::UnavailableError(absl::StrCat(*end, "; ", error.message()));
 }
 
