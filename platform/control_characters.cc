@@ -27,9 +27,9 @@ Character FirstCharacter(std::string_view text) {
     if ((byte(i) & 0xc0) != 0x80) return {};
     number = number << 6 | (byte(i) & 0x3fU);
   }
-  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  constexpr uint32_t kMinimum[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool is_surrogate = number >= 0xd800 && number <= 0xdfff;
-  if (number < kLeast[size] || number > 0x10ffff || is_surrogate) return {};
+  if (number < kMinimum[size] || number > 0x10ffff || is_surrogate) return {};
   return {size, number};
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kKeepaliveMilliseconds = 2000;
 // A coordinator has its lease, one call and an Abort on a connection; a peer has one stream.
-constexpr int kMostStreams = 16;
+constexpr int kMaxStreams = 16;
 constexpr int kHandshakeMilliseconds = 10'000;
 
 }  // namespace
@@ -42,7 +42,7 @@ void SetServerOptions(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kKeepaliveMilliseconds / 2);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
   builder.SetMaxReceiveMessageSize(kLongestMessageBytes);
 }

@@ -40,18 +40,18 @@ constexpr int kPauseMilliseconds = 100;
 constexpr int kLongestWaitMilliseconds = 60'000;
 // Files that the process needs for other things, and the most it asks for.
 constexpr rlim_t kOtherFiles = 256;
-constexpr rlim_t kMostFiles = 16'384;
+constexpr rlim_t kMaxFiles = 16'384;
 
 // Two descriptors for a connection, beside those of other things.
 int ConnectionsThatFit(int wanted) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
-  if (limit.rlim_cur < std::min(limit.rlim_max, kMostFiles)) {
-    const rlimit raised = {std::min(limit.rlim_max, kMostFiles), limit.rlim_max};
+  if (limit.rlim_cur < std::min(limit.rlim_max, kMaxFiles)) {
+    const rlimit raised = {std::min(limit.rlim_max, kMaxFiles), limit.rlim_max};
     if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   }
   const rlim_t others = std::min(kOtherFiles, limit.rlim_cur / 2);
-  const rlim_t fit = std::min<rlim_t>((limit.rlim_cur - others) / 2, kMostFiles);
+  const rlim_t fit = std::min<rlim_t>((limit.rlim_cur - others) / 2, kMaxFiles);
   return std::max(1, std::min(wanted, static_cast<int>(fit)));
 }
 

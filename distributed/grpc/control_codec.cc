@@ -11,7 +11,14 @@ namespace weft {
 namespace {
 
 // As many as a mesh may have (partition_codec.cc).
-constexpr int kMostRanks = 1 << 20;
+constexpr int kMaxRanks = 1 << 20;
+
+absl::StatusOr<Shape> DecodeShape(const rpc::TensorType& type) {
+  if (!IsValidDType(type.dtype())) {
+    return absl::InvalidArgumentError(absl::StrCat("no element type has number ", type.dtype()));
+  }
+  return Shape::Create({type.dims().data(), static_cast<size_t>(type.dims().size())});
+}
 
 }  // namespace
 
@@ -37,9 +44,9 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
 
 absl::StatusOr<JobMembership> Decode(const rpc::JoinRequest& request) {
   const int ranks = request.addresses_size();  // 0 in a job of one process
-  if (ranks > kMostRanks || request.rank() < 0 || (ranks > 0 && request.rank() >= ranks)) {
+  if (ranks > kMaxRanks || request.rank() < 0 || (ranks > 0 && request.rank() >= ranks)) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", request.rank(), " of a job of ", ranks,
-                                                   " processes; there may be ", kMostRanks));
+                                                   " processes; there may be ", kMaxRanks));
   }
   if (!(request.stall_timeout_seconds() >= 0) || request.memory_limit_bytes() < 0) {
     return absl::InvalidArgumentError(
@@ -188,12 +195,15 @@ absl::StatusOr<StepReport> Decode(const rpc::StepReport& message) {
   report.update_seconds = message.update_seconds();
   report.input_seconds = message.input_seconds();
   for (const rpc::ReportedValue& value : message.values()) {
-    WEFT_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(value.type()));
-    if (tensor.bytes() != value.content().size()) {
+    WEFT_ASSIGN_OR_RETURN(const Shape shape, DecodeShape(value.type()));
+    // The type is only a claim: it is compared before anybody allocates.
+    const int64_t bytes =
+        DTypeBytes(static_cast<DType>(value.type().dtype()), shape.num_elements());
+    if (bytes != static_cast<int64_t>(value.content().size())) {
       return absl::DataLossError(absl::StrCat("report '", value.name(), "' has ",
-                                              value.content().size(), " bytes, its type ",
-                                              tensor.bytes()));
+                                              value.content().size(), " bytes, its type ", bytes));
     }
+    WEFT_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(value.type()));
     std::memcpy(tensor.raw_data(), value.content().data(), tensor.bytes());
     report.values[value.name()] = std::move(tensor);
   }
@@ -204,17 +214,6 @@ void EncodeType(DType dtype, const Shape& shape, rpc::TensorType& type) {
   type.set_dtype(static_cast<int>(dtype));
   for (const int64_t dim : shape.dims()) type.add_dims(dim);
 }
-
-namespace {
-
-absl::StatusOr<Shape> DecodeShape(const rpc::TensorType& type) {
-  if (!IsValidDType(type.dtype())) {
-    return absl::InvalidArgumentError(absl::StrCat("no element type has number ", type.dtype()));
-  }
-  return Shape::Create({type.dims().data(), static_cast<size_t>(type.dims().size())});
-}
-
-}  // namespace
 
 absl::StatusOr<Tensor> AllocateTensor(const rpc::TensorType& type) {
   WEFT_ASSIGN_OR_RETURN(Shape shape, DecodeShape(type));

@@ -54,13 +54,13 @@ uint64_t NewLeaseNumber() {
 
 // A program of so many bytes is no larger than what it is to run in.
 absl::Status CheckProgramBytes(int64_t bytes) {
-  MemoryLimit most = {kLongestProgramBytes, "the longest message"};
+  MemoryLimit limit = {kLongestProgramBytes, "the longest message"};
   const MemoryLimit memory = ProcessMemoryLimit(RealFileSystem());
-  if (memory.bytes > 0 && memory.bytes < most.bytes) most = memory;
-  if (bytes > 0 && bytes <= most.bytes) return absl::OkStatus();
+  if (memory.bytes > 0 && memory.bytes < limit.bytes) limit = memory;
+  if (bytes > 0 && bytes <= limit.bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("a program of ", bytes,
-                                                   " bytes; this worker takes 1 to ", most.bytes,
-                                                   " (", most.source, ")"));
+                                                   " bytes; this worker takes 1 to ", limit.bytes,
+                                                   " (", limit.source, ")"));
 }
 
 // Gathers the reports of several steps into one message.

@@ -23,8 +23,9 @@ absl::Status GrpcServer::Build() {
   grpc::ServerBuilder builder;
   SetServerOptions(builder);
   WEFT_ASSIGN_OR_RETURN(gate_, ConnectionGate::Listen(options_.address, options_.connections));
-  acceptor_ = builder.AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
   builder.RegisterService(&control_);
   thread_ = std::make_unique<CompletionThread>(builder.AddCompletionQueue());
   incoming_ = std::make_unique<IncomingStreams>(*thread_, options_.token);

@@ -145,8 +145,8 @@ absl::StatusOr<std::string> ZipArchive::Read(const std::string& member, size_t m
   if (found->method == kStored) {
     content = std::string(packed);
   } else {
-    const size_t most = std::min<size_t>(max_bytes, found->bytes);
-    WEFT_ASSIGN_OR_RETURN(content, Inflate(*found, packed, most + 1));
+    const size_t limit = std::min<size_t>(max_bytes, found->bytes);
+    WEFT_ASSIGN_OR_RETURN(content, Inflate(*found, packed, limit + 1));
     if (content.size() > max_bytes) {
       return UnreadableData(name_, absl::StrCat("member '", member, "' unpacks to more than ",
                                                 max_bytes, " bytes, the most that is read of it"));
