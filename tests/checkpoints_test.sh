@@ -171,11 +171,20 @@ same exported whole
 grep -q '^step 100 and step 400: .* tensors differ$' diff.log || fail "ckpt diff: $(cat diff.log)"
 "$runner" ckpt diff damaged damaged > diff.log 2>&1 || fail "ckpt diff of the same: $(cat diff.log)"
 
-# ---- A full disk, or none at all, stops nothing but the checkpoint.
+# ---- A place that nothing can be written to is found before training, not after it.
 : > file
-expect nowhere 400 --checkpoint file/folder --checkpoint-every 200
-grep -q '^warning: .*training goes on' nowhere.log || fail "no warning: $(cat nowhere.log)"
-same nowhere whole
+run nowhere 400 --checkpoint file/folder --checkpoint-every 200
+code=$?
+[ "$code" -eq 7 ] || fail "exit $code for a folder of checkpoints that cannot be made"
+grep -q '^error: --checkpoint: .*file/folder' nowhere.log || fail "no reason: $(cat nowhere.log)"
+grep -q ' step [0-9]*/400' nowhere.log && fail "trained without a place for checkpoints: $(cat nowhere.log)"
+"$runner" train model.onnx --data x=images.npy --labels labels.npy --steps 400 -o none/lost.onnx > lost.log 2>&1
+code=$?
+[ "$code" -eq 7 ] || fail "exit $code for a model that cannot be written"
+grep -q '^error: .*none/lost.onnx' lost.log || fail "no reason: $(cat lost.log)"
+grep -q ' step [0-9]*/400' lost.log && fail "trained without a place for the model: $(cat lost.log)"
+
+# ---- A disk that is full later stops nothing but the checkpoint.
 mkdir full
 if mount -t tmpfs -o size=512k tmpfs full 2> /dev/null; then
   expect full 400 --checkpoint full/saved --checkpoint-every 100

@@ -1,6 +1,7 @@
 // What the gRPC transport refuses: streams of another job, and of ranks that are none.
 #include "distributed/grpc/grpc_transport.h"
 
+#include <grpcpp/grpcpp.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "distributed/grpc/grpc_server.h"
+#include "distributed/grpc/weft.grpc.pb.h"
 #include "distributed/testing/awaited_transfer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -101,6 +103,24 @@ TEST_F(GrpcTransportTest, ARankThatIsNoneIsRefused) {
   AwaitedTransfer sent;
   transport->Send(RankId(7), Header(2222), nullptr, sent);
   EXPECT_THAT(std::string(sent.Await().message()), HasSubstr("rank 7 is no peer of rank 0"));
+}
+
+// Such an end once was the error of an unknown operator: the model was blamed.
+TEST_F(GrpcTransportTest, WhatTheConnectionSaysIsALostPeer) {
+  servers_[1].reset();
+  rpc::Control::Service other;  // knows no data streams, so that gRPC answers by itself
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(addresses_[1], grpc::InsecureServerCredentials());
+  builder.RegisterService(&other);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  const auto transport = Open(0, 0, 2222);
+  float got[2] = {};
+  AwaitedTransfer ended;
+  transport->Receive(RankId(1), Header(2222), got, ended);
+  const absl::Status status = ended.Await();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lost rank 1"));
 }
 
 TEST_F(GrpcTransportTest, CountsHeadersApartFromPayload) {

@@ -180,6 +180,14 @@ void Outbox::OnWritten(bool ok) {
   changed_.NotifyAll();
 }
 
+// Whether the program at the other end ends streams with it. Other codes are the connection's own:
+// one that was cut before its first byte is Unimplemented to gRPC.
+static bool IsOfPeer(absl::StatusCode code) {
+  return code == absl::StatusCode::kFailedPrecondition ||
+         code == absl::StatusCode::kInvalidArgument || code == absl::StatusCode::kDataLoss ||
+         code == absl::StatusCode::kUnauthenticated;
+}
+
 absl::Status Outbox::EndStatus(StreamEnd& end) {
   end = StreamEnd::kLost;
   if (end_.ok()) {
@@ -192,7 +200,7 @@ absl::Status Outbox::EndStatus(StreamEnd& end) {
     end = StreamEnd::kAborted;
     return status;
   }
-  if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) return status;
+  if (IsOfPeer(status.code())) return status;
   return absl::UnavailableError(absl::StrCat("rank ", route_.from.value, " lost rank ",
                                              route_.to.value, " (", route_.address,
                                              "): ", status.message()));

@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -30,8 +28,6 @@ constexpr std::string_view kPrefix = "weft-";
 constexpr size_t kRandomCharacters = 6;
 constexpr char kLock[] = "lock";
 constexpr char kToken[] = "token";
-// A folder without a lock is perhaps being made; after so long it is not.
-constexpr int64_t kSecondsToMake = 600;
 
 bool LooksLikeAJobs(std::string_view name) {
   return name.size() == kPrefix.size() + kRandomCharacters &&
@@ -58,12 +54,11 @@ bool IsOfAJob(const std::string& name) {
          std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
 }
 
-// Whether the process that made the folder has ended.
-bool HasEnded(const FileDescriptor& folder, const struct stat& info) {
+// Whether the process that made the folder has ended. One without a lock is perhaps being made.
+bool HasEnded(const FileDescriptor& folder) {
   const FileDescriptor lock(
       openat(folder.get(), kLock, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (lock.valid()) return flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
-  return errno == ENOENT && std::time(nullptr) - info.st_mtime > kSecondsToMake;
+  return lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
 bool RemoveIfEnded(const FileDescriptor& place, const std::string& name) {
@@ -74,7 +69,7 @@ bool RemoveIfEnded(const FileDescriptor& place, const std::string& name) {
   if (info.st_uid != geteuid() || (info.st_mode & 07777) != 0700) return false;
   const std::vector<std::string> names = NamesIn(folder);
   if (!std::all_of(names.begin(), names.end(), IsOfAJob)) return false;
-  if (!HasEnded(folder, info)) return false;
+  if (!HasEnded(folder)) return false;
   for (const std::string& file : names) unlinkat(folder.get(), file.c_str(), 0);
   return unlinkat(place.get(), name.c_str(), AT_REMOVEDIR) == 0;
 }
