@@ -176,13 +176,13 @@ class NumbersBeside {
     compute_.reset();
   }
 
-  // 2 x (10 x step + job + 100), for each job.
+  // 2 x (10 x step + job + 1 + 100), for each job.
   absl::StatusOr<std::vector<int64_t>> Step(int64_t step) {
     auto* const numbers = static_cast<int64_t*>(numbers_->data());
     auto* const doubles = static_cast<int64_t*>(doubles_->data());
     thread_->StartStep();
     for (int i = 0; i < kJobs; ++i) {
-      WEFT_RETURN_IF_ERROR(Set(numbers + i, 10 * step + i));
+      WEFT_RETURN_IF_ERROR(Set(numbers + i, 10 * step + i + 1));
       WEFT_RETURN_IF_ERROR(compute_->Record(*signals_[static_cast<size_t>(i)]));
       thread_->Signal(i + 1);
     }
@@ -257,7 +257,7 @@ std::vector<std::vector<int64_t>> ThreeSteps(Device& device) {
 
 const std::vector<std::vector<int64_t>>& ExpectedSteps() {
   static const auto* const steps =
-      new std::vector<std::vector<int64_t>>{{200, 202, 204}, {220, 222, 224}, {240, 242, 244}};
+      new std::vector<std::vector<int64_t>>{{202, 204, 206}, {222, 224, 226}, {242, 244, 246}};
   return *steps;
 }
 
