@@ -5,10 +5,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "platform/status_macros.h"
 #include "tensor/fault_status.h"
 
 namespace weft::testing {
+namespace {
+
+// When a machine counts as busy, and for how many items of a stream.
+constexpr absl::Duration kLongYields = absl::Microseconds(500);
+constexpr int kItemsWithoutYield = 32;
+
+}  // namespace
 
 FakeScheduler::FakeScheduler(const FakeSchedulerOptions& options)
     : options_(options), random_(options.seed) {}
@@ -262,7 +271,7 @@ void FakeStream::RunFirstItem() {
     const uint64_t choices = static_cast<uint64_t>(scheduler_->options_.max_yields) + 1;
     const uint64_t yields = scheduler_->random_() % choices;
     scheduler_->mutex_.Unlock();
-    for (uint64_t i = 0; i < yields; ++i) std::this_thread::yield();
+    Hesitate(yields);
     absl::Status status = Execute(item);
     scheduler_->mutex_.Lock();
     status_ = std::move(status);
@@ -278,6 +287,18 @@ void FakeStream::RunFirstItem() {
   granted_ = false;
   if (scheduler_->holder_ == this) scheduler_->holder_ = nullptr;
   scheduler_->Dispatch();
+}
+
+// On a busy machine a yield lasts as long as another process's turn, milliseconds, and the system
+// mixes threads by itself: then the next items do without.
+void FakeStream::Hesitate(uint64_t yields) {
+  if (items_without_yield_ > 0) {
+    --items_without_yield_;
+    return;
+  }
+  const absl::Time begin = absl::Now();
+  for (uint64_t i = 0; i < yields; ++i) std::this_thread::yield();
+  if (absl::Now() - begin > kLongYields) items_without_yield_ = kItemsWithoutYield;
 }
 
 absl::Status FakeStream::Execute(const Item& item) {

@@ -31,7 +31,8 @@ struct FakeSchedulerOptions {
   // item may wait for something that other streams do). Zero: streams run freely beside each other,
   // for ThreadSanitizer to look at. Infinite: never two at a time.
   absl::Duration turn = absl::Milliseconds(5);
-  // Before each item its thread yields up to so many times, so that host code gets ahead at random.
+  // Before each item its thread yields up to so many times, so that host code gets ahead at random;
+  // not where the machine is too busy for that.
   int max_yields = 16;
 };
 
@@ -210,6 +211,8 @@ class FakeStream final : public Stream {
   bool IsReady() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
   void RunItems();
   void RunFirstItem() ABSL_EXCLUSIVE_LOCKS_REQUIRED(scheduler_->mutex_);
+  // Of the stream's thread, without the lock.
+  void Hesitate(uint64_t yields);
   absl::Status Execute(const Item& item);
   absl::Status ExecuteRecording(const Item& item);
   absl::Status EnqueueRecording(std::shared_ptr<const std::vector<FakeRecordedItem>> recorded);
@@ -235,6 +238,7 @@ class FakeStream final : public Stream {
   // Items not finished.
   size_t size_ ABSL_GUARDED_BY(scheduler_->mutex_) = 0;
   // May run its first item, or is running it.
+  int items_without_yield_ = 0;  // that come; the thread's own
   bool granted_ ABSL_GUARDED_BY(scheduler_->mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(scheduler_->mutex_) = false;
   // Null: it runs what it is given. `last_`: what comes next is after these items.
