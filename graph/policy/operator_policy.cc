@@ -46,7 +46,8 @@ absl::StatusOr<std::vector<OperatorPolicy::Pattern>> OperatorPolicy::Parse(
   std::vector<Pattern> patterns;
   for (const std::string& text : texts) {
     const auto [domain, name] = SplitName(text);
-    if (domain.empty() || name.empty() || name.find(':') != std::string_view::npos) {
+    const bool has_domain = text.rfind("::", 0) != 0;
+    if (!has_domain || name.empty() || name.find(':') != std::string_view::npos) {
       return absl::InvalidArgumentError(
           absl::StrCat(flag, " '", Escaped(text),
                        "' is no pattern of operators; expected NAME, for ONNX's own, or "
