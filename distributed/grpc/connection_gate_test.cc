@@ -110,7 +110,7 @@ TEST(ConnectionGateTest, WhoHasTheTokenComesInAmongThem) {
 }
 
 TEST(ConnectionGateTest, WhoIsSlowIsEnded) {
-  const ConnectionLimits limits = {.patience = absl::Milliseconds(300)};
+  const ConnectionLimits limits = {.patience = absl::Milliseconds(100)};
   const auto server = GrpcServer::Start({"127.0.0.1:0", false, kToken, limits}).value();
   const FileDescriptor silent = Connect(server->address());
   const FileDescriptor slow = Connect(server->address());

@@ -10,6 +10,7 @@ namespace {
 
 int64_t KillsOf(const std::string& vmstat) {
   testing::FakeFileSystem files;
+  EXPECT_TRUE(files.CreateDirectories("/proc").ok());
   EXPECT_TRUE(files.WriteFileAtomically("/proc/vmstat", vmstat).ok());
   return MemoryKills(files);
 }

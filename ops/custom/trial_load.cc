@@ -31,14 +31,32 @@ std::string Report(const absl::Status& status) {
   return absl::StrCat(std::string(1, static_cast<char>(status.code())), text);
 }
 
-absl::Status Caught(const std::function<absl::Status()>& load) {
+absl::Status Thrown(const char* what) {
+  return absl::InvalidArgumentError(absl::StrCat("its code threw an exception while it was loaded",
+                                                 what == nullptr ? "" : ": ",
+                                                 what == nullptr ? "" : what));
+}
+
+// Ends the copy with what it has to say.
+[[noreturn]] void Answer(int answer, const absl::Status& status) {
+  const std::string report = Report(status);
+  const bool written =
+      write(answer, report.data(), report.size()) == static_cast<ssize_t>(report.size());
+  _exit(written ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+int terminate_answer = -1;  // of the copy
+
+// No exception passes the loader of libraries: the copy ends here, as the process would.
+[[noreturn]] void OnTerminate() {
+  const std::exception_ptr thrown = std::current_exception();
+  if (thrown == nullptr) std::abort();
   try {
-    return load();
+    std::rethrow_exception(thrown);
   } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("its code threw an exception while it was loaded: ", error.what()));
+    Answer(terminate_answer, Thrown(error.what()));
   } catch (...) {
-    return absl::InvalidArgumentError("its code threw an exception while it was loaded");
+    Answer(terminate_answer, Thrown(nullptr));
   }
 }
 
@@ -50,10 +68,9 @@ absl::Status Caught(const std::function<absl::Status()>& load) {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(nowhere, stream);
   // Handlers of this program are of no use to the copy.
   for (const int fatal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) signal(fatal, SIG_DFL);
-  const std::string report = Report(Caught(load));
-  const bool written =
-      write(answer, report.data(), report.size()) == static_cast<ssize_t>(report.size());
-  _exit(written ? EXIT_SUCCESS : EXIT_FAILURE);
+  terminate_answer = answer;
+  std::set_terminate(&OnTerminate);
+  Answer(answer, load());
 }
 
 // All that the copy says, until it ends or is late.

@@ -15,7 +15,7 @@ struct Start {
     if (text == "throw") throw std::runtime_error("not today");
     if (text == "crash") std::raise(SIGSEGV);
     if (text == "loop") {
-      for (volatile int i = 0;; i = 1 - i) {
+      for (volatile int i = 0; i == 0;) {
       }
     }
   }
