@@ -14,9 +14,9 @@ namespace weft {
 // Trains every combination of --sweep, side by side on equal shares of the workers, in the order
 // of the grid; prints the table to standard output; with --select best writes what -o and its like
 // ask for of the best trial. `app` is the parser of `flags` and `sweep`, after its parse. kStopped
-// after SIGINT, SIGTERM or SIGHUP: all trials have ended after their current steps, the table is printed,
-// and the best of those that were finished is written. An error where nothing can begin, or no
-// trial came to its end: that of the first one, with its exit code. The calling thread waits.
+// after SIGINT, SIGTERM or SIGHUP: all trials have ended after their current steps, the table is
+// printed, and the best of those that were finished is written. An error where nothing can begin,
+// or no trial came to its end: that of the first one, with its exit code. The calling thread waits.
 absl::StatusOr<ExitCode> RunSweep(const CLI::App& app, const TrainFlags& flags,
                                   const SweepFlags& sweep, Console& console);
 
