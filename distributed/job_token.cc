@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "platform/file_descriptor.h"
+#include "platform/secret_file.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
 
@@ -23,18 +24,7 @@ namespace {
 constexpr size_t kTokenBytes = 32;
 constexpr size_t kMinCharacters = 32;
 constexpr size_t kMaxCharacters = 4096;
-
-absl::Status CheckOwner(int file, const std::string& path) {
-  struct stat info = {};
-  if (fstat(file, &info) != 0) return SystemError(errno, "look at", path);
-  if (S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0) {
-    return absl::OkStatus();
-  }
-  return absl::PermissionDeniedError(
-      absl::StrCat("token file ", path,
-                   " is not a regular file that this user alone can read: chmod 600 it, or name "
-                   "another one (--token-file)"));
-}
+constexpr int64_t kMaxFileBytes = 2 * kMaxCharacters;
 
 }  // namespace
 
@@ -56,14 +46,10 @@ bool SameToken(std::string_view a, std::string_view b) {
 }
 
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file.valid()) return SystemError(errno, "read the token file", path);
-  WEFT_RETURN_IF_ERROR(CheckOwner(file.get(), path));
-  std::array<char, kMaxCharacters + 2> buffer;
-  const ssize_t count = read(file.get(), buffer.data(), buffer.size());
-  if (count < 0) return SystemError(errno, "read the token file", path);
-  const std::string token(
-      absl::StripAsciiWhitespace(absl::string_view(buffer.data(), static_cast<size_t>(count))));
+  WEFT_ASSIGN_OR_RETURN(
+      const std::string text,
+      ReadSecretFile(path, kMaxFileBytes, "token file", "or name another one (--token-file)"));
+  const std::string token(absl::StripAsciiWhitespace(text));
   if (token.size() < kMinCharacters || token.size() > kMaxCharacters) {
     return absl::InvalidArgumentError(absl::StrCat("token file ", path, " holds ", token.size(),
                                                    " characters; a token has ", kMinCharacters,

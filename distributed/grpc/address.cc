@@ -112,7 +112,15 @@ bool IsLocalAddress(const std::string& address) {
   return host == "localhost" || host == "::1" || IsLoopbackNumber(host);
 }
 
-absl::Status CheckAddress(const std::string& address, bool insecure_network) {
+std::string HostOf(const std::string& address) {
+  return absl::StartsWith(address, kUnixPrefix) ? "" : Split(address).host;
+}
+
+std::string SocketPathOf(const std::string& address) {
+  return absl::StartsWith(address, kUnixPrefix) ? SocketPath(address) : "";
+}
+
+absl::Status CheckAddress(const std::string& address, bool network_allowed) {
   if (absl::StartsWith(address, kUnixPrefix)) return CheckSocketPath(address);
   const HostAndPort parts = Split(address);
   int port = 0;
@@ -120,12 +128,12 @@ absl::Status CheckAddress(const std::string& address, bool insecure_network) {
     return absl::InvalidArgumentError(absl::StrCat(
         "address '", address, "' is neither host:port (port 0 to 65535) nor unix:/path"));
   }
-  if (!IsLocalAddress(address) && !insecure_network) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("address ", address,
-                     " can be reached by other machines, and Weft does not encrypt yet: who can "
-                     "read that network can read the job and its token; use a loopback address or "
-                     "a unix socket, or, on a network that you trust, --insecure-network"));
+  if (!IsLocalAddress(address) && !network_allowed) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "address ", address,
+        " can be reached by other machines: give the keys of the cluster (--keys DIR; graph_runner "
+        "cluster keys makes them), or use a loopback address or a unix socket; in a laboratory "
+        "whose network is yours alone, --insecure-network does without encryption"));
   }
   return absl::OkStatus();
 }

@@ -10,8 +10,14 @@ namespace weft {
 
 // InvalidArgument, saying what is wrong, unless the address has one of the forms above (a socket's
 // path ends at 107 bytes). A host other than this machine's loopback is FailedPrecondition unless
-// `insecure_network`: nothing on the wire is encrypted, the token neither.
-absl::Status CheckAddress(const std::string& address, bool insecure_network);
+// `network_allowed`: there are keys (distributed/keys), or somebody has said --insecure-network.
+absl::Status CheckAddress(const std::string& address, bool network_allowed);
+
+// The host of "host:port" or "[ipv6]:port", without brackets; "" for unix sockets.
+std::string HostOf(const std::string& address);
+
+// The path of a unix socket; "" for others.
+std::string SocketPathOf(const std::string& address);
 
 // While it lives, files and sockets that this process makes are its user's alone: there is no
 // moment in which others could connect to a unix socket. It concerns all threads.

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "distributed/grpc/address.h"
+#include "distributed/grpc/credentials/tls_credentials.h"
 #include "distributed/job_token.h"
 
 namespace weft {
@@ -16,7 +18,7 @@ constexpr int kHandshakeMilliseconds = 10'000;
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, const KeyRing* keys) {
   PrepareGrpc();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
@@ -30,7 +32,12 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetMaxReceiveMessageSize(kLongestMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  const std::string host = HostOf(address);
+  return grpc::CreateCustomChannel(address,
+                                   keys == nullptr || host.empty()
+                                       ? grpc::InsecureChannelCredentials()
+                                       : NewChannelCredentials(*keys->Current(), host),
+                                   arguments);
 }
 
 void SetServerOptions(grpc::ServerBuilder& builder) {
@@ -49,7 +56,8 @@ void SetServerOptions(grpc::ServerBuilder& builder) {
 
 void PrepareGrpc() {
   static const bool prepared = [] {
-    gpr_set_log_function([](gpr_log_func_args*) {});
+    gpr_set_log_function([](gpr_log_func_args* line) { NoteHandshakeError(line->message); });
+    RequireTls13();
     // Each thread polls what it waits for. With the default (one epoll set for all threads) the
     // data of a message is often read by a thread that only passes it on: a wake-up more on every
     // message, measured as 20 instead of 6 switches in a step of LeNet on two workers.

@@ -8,14 +8,18 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "distributed/keys/key_ring.h"
 
 namespace weft {
 
 // A message is at most a part of 1 MiB and its header; control messages are smaller than that.
 inline constexpr int kLongestMessageBytes = 2 << 20;
 
-// A connection of its own. A peer that stays silent for 2 s is asked, and given up 2 s later.
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& address);
+// A connection of its own. A peer that stays silent for 2 s is asked, and given up 2 s later. With
+// keys it is TLS, to the worker on the address's host and no other; unix sockets and channels
+// without keys (null) are not encrypted.
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,
+                                          const KeyRing* keys = nullptr);
 
 // Lets clients ask as often as NewChannel's do, asks as often itself, refuses longer messages and
 // more than 16 streams on a connection at once, and a client that is slow to begin.
@@ -31,8 +35,8 @@ inline constexpr char kLeaseKey[] = "weft-lease";
 absl::Status CheckToken(const grpc::ServerContextBase& context, const std::string& token);
 
 // Comes before the first use of gRPC in the process: its own messages on standard error are turned
-// off (every error reaches our callers as a status), and its polling is chosen unless the
-// environment's GRPC_POLL_STRATEGY says otherwise.
+// off (every error reaches our callers as a status; handshakes that failed are counted), TLS is 1.3
+// or none, and its polling is chosen unless the environment's GRPC_POLL_STRATEGY says otherwise.
 void PrepareGrpc();
 
 }  // namespace weft

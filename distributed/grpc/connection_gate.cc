@@ -25,6 +25,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "distributed/grpc/address.h"
+#include "distributed/grpc/credentials/socket_user.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
@@ -137,14 +138,6 @@ std::string PeerOf(const std::string& grpc_peer) {
   const size_t colon = grpc_peer.find(':');
   return absl::StrReplaceAll(grpc_peer.substr(colon == std::string::npos ? 0 : colon + 1),
                              {{"%5B", "["}, {"%5D", "]"}});
-}
-
-// Whether the process at the other end of a unix socket is this user's, or root's.
-bool IsOfThisUser(int connection) {
-  ucred other = {};
-  socklen_t size = sizeof(other);
-  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &other, &size) != 0) return false;
-  return other.uid == geteuid() || other.uid == 0;
 }
 
 }  // namespace
@@ -274,8 +267,8 @@ bool ConnectionGate::Admit(int connection) {
   if (!added.socket.valid()) return false;
   added.accepted = absl::Now();
   if (IsUnix(address_)) {
-    if (!IsOfThisUser(connection)) {
-      Log(LogLevel::kWarning, "refused a connection of another user");
+    if (const absl::Status status = CheckPeerUser(connection, geteuid()); !status.ok()) {
+      Log(LogLevel::kWarning, "refused a connection: ", std::string(status.message()));
       return false;
     }
     added.trusted = true;

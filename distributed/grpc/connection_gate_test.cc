@@ -8,11 +8,15 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -159,6 +163,49 @@ TEST(ConnectionGateTest, TheDoorOpensAgainAfterTheLastDescriptor) {
   EXPECT_TRUE(Await([&] { return gate->connections() == 1; })) << gate->connections();
   gate->Stop();
   setrlimit(RLIMIT_NOFILE, &before);
+}
+
+// 1: a connection to the socket gets a byte, 0: its end, -1: there is none. System calls alone, for
+// a child of fork.
+int FirstByteOf(const sockaddr_un& name) {
+  const int file = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (connect(file, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) return -1;
+  char byte = 0;
+  const ssize_t count = read(file, &byte, 1);
+  close(file);
+  return count == 1 ? 1 : 0;
+}
+
+// Even where the socket's mode and folder let it in.
+TEST(ConnectionGateTest, AnotherUserIsTurnedAwayFromAUnixSocket) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  constexpr uid_t kNobody = 65534;
+  const std::string path = absl::StrCat("/tmp/weft-gate-", getpid());
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path, path.data(), path.size());
+  int go[2];
+  ASSERT_EQ(pipe(go), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    char byte = 0;
+    if (setgid(kNobody) != 0 || setuid(kNobody) != 0 || read(go[0], &byte, 1) != 1) _exit(9);
+    _exit(FirstByteOf(name) + 1);
+  }
+  const auto gate = ConnectionGate::Listen("unix:" + path, {}).value();
+  gate->Start([](int, int connection) {
+    EXPECT_EQ(write(connection, "x", 1), 1);
+    close(connection);
+  });
+  ASSERT_EQ(chmod(path.c_str(), 0666), 0);
+  ASSERT_EQ(write(go[1], "x", 1), 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status) - 1, 0) << "connected, and got nothing";
+  EXPECT_EQ(FirstByteOf(name), 1) << "it still opens to its own user";
+  gate->Stop();
+  unlink(path.c_str());
 }
 
 TEST(ConnectionGateTest, AnAddressThatIsTakenIsNamed) {

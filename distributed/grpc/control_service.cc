@@ -94,9 +94,9 @@ class ReportSender {
 
 class ControlService::Call {
  public:
-  Call(ControlService& service, grpc::ServerContext& context) : service_(service) {
+  Call(ControlService& service, grpc::ServerContext& context, WorkerCall kind) : service_(service) {
     MutexLock lock(service_.mutex_);
-    status_ = service_.CheckCaller(context);
+    status_ = service_.CheckCaller(context, kind);
     if (!status_.ok()) return;
     if (service_.worker_ == nullptr) {
       status_ = absl::UnavailableError("the worker does not serve");
@@ -124,14 +124,16 @@ class ControlService::Call {
   absl::Status status_;
 };
 
-absl::Status ControlService::CheckKnown(const grpc::ServerContext& context) const {
+absl::Status ControlService::CheckKnown(const grpc::ServerContext& context, WorkerCall call) const {
   WEFT_RETURN_IF_ERROR(CheckToken(context, token_));
+  if (is_secured_) WEFT_RETURN_IF_ERROR(CheckRole(*context.auth_context(), call));
   if (on_known_ != nullptr) on_known_(context.peer());
   return absl::OkStatus();
 }
 
-absl::Status ControlService::CheckCaller(const grpc::ServerContext& context) const {
-  WEFT_RETURN_IF_ERROR(CheckKnown(context));
+absl::Status ControlService::CheckCaller(const grpc::ServerContext& context,
+                                         WorkerCall call) const {
+  WEFT_RETURN_IF_ERROR(CheckKnown(context, call));
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(kLeaseKey);
   uint64_t number = 0;
@@ -215,7 +217,7 @@ void ControlService::AbortWorker(const absl::Status& reason) {
 grpc::Status ControlService::Attend(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<rpc::AttendReply, rpc::AttendRequest>* stream) {
-  if (const absl::Status known = CheckKnown(*context); !known.ok()) {
+  if (const absl::Status known = CheckKnown(*context, WorkerCall::kAttend); !known.ok()) {
     return AnswerWith(*context, known);
   }
   rpc::AttendReply hello;
@@ -262,15 +264,15 @@ grpc::Status ControlService::Attend(
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::Serve(grpc::ServerContext& context,
+grpc::Status ControlService::Serve(grpc::ServerContext& context, WorkerCall kind,
                                    const std::function<absl::Status(Worker& worker)>& body) {
-  Call call(*this, context);
+  Call call(*this, context, kind);
   return AnswerWith(context, call.status().ok() ? body(call.worker()) : call.status());
 }
 
 grpc::Status ControlService::Join(grpc::ServerContext* context, Requests* requests,
                                   rpc::Sealed* reply) {
-  return Serve(*context, [&](Worker& worker) -> absl::Status {
+  return Serve(*context, WorkerCall::kJoin, [&](Worker& worker) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::JoinRequest>(*requests));
     WEFT_ASSIGN_OR_RETURN(const JobMembership membership, Decode(request));
     WEFT_ASSIGN_OR_RETURN(const WorkerInfo info, worker.Join(membership));
@@ -281,7 +283,7 @@ grpc::Status ControlService::Join(grpc::ServerContext* context, Requests* reques
 
 grpc::Status ControlService::Ask(grpc::ServerContext* context, Requests* requests,
                                  rpc::Sealed* reply) {
-  return Serve(*context, [&](Worker& worker) -> absl::Status {
+  return Serve(*context, WorkerCall::kAsk, [&](Worker& worker) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::ControlRequest>(*requests));
     WEFT_ASSIGN_OR_RETURN(const ControlRequest question, Decode(request));
     WEFT_ASSIGN_OR_RETURN(const ControlReply answer, worker.Answer(question));
@@ -315,7 +317,7 @@ absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(Worker& worker, Re
 
 grpc::Status ControlService::AddProgram(grpc::ServerContext* context, Requests* requests,
                                         rpc::Sealed* reply) {
-  return Serve(*context, [&](Worker& worker) -> absl::Status {
+  return Serve(*context, WorkerCall::kAddProgram, [&](Worker& worker) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const MemoryRequirement requirement, TakeProgram(worker, *requests));
     *reply = Seal(Encode(requirement));
     return absl::OkStatus();
@@ -335,7 +337,8 @@ absl::Status ControlService::WriteVariable(Worker& worker, Requests& requests) {
 
 grpc::Status ControlService::WriteVariable(grpc::ServerContext* context, Requests* requests,
                                            rpc::Empty*) {
-  return Serve(*context, [&](Worker& worker) { return WriteVariable(worker, *requests); });
+  return Serve(*context, WorkerCall::kWriteVariable,
+               [&](Worker& worker) { return WriteVariable(worker, *requests); });
 }
 
 // Straight to its place: what is damaged on its way ends the job, whatever was written before.
@@ -370,7 +373,7 @@ absl::Status ControlService::ReadVariable(Worker& worker, const std::string& nam
 }
 
 grpc::Status ControlService::ReadVariable(grpc::ServerContext* context, Exchange* stream) {
-  return Serve(*context, [&](Worker& worker) -> absl::Status {
+  return Serve(*context, WorkerCall::kReadVariable, [&](Worker& worker) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::ReadVariableRequest>(*stream));
     return ReadVariable(worker, request.name(), *stream);
   });
@@ -388,7 +391,7 @@ absl::Status ControlService::RunSteps(Worker& worker, const rpc::RunStepsRequest
 }
 
 grpc::Status ControlService::RunSteps(grpc::ServerContext* context, Exchange* stream) {
-  return Serve(*context, [&](Worker& worker) -> absl::Status {
+  return Serve(*context, WorkerCall::kRunSteps, [&](Worker& worker) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::RunStepsRequest>(*stream));
     absl::Status status;
     steps_.Run([&] { status = RunSteps(worker, request, *stream); });
@@ -400,7 +403,7 @@ grpc::Status ControlService::Abort(grpc::ServerContext* context, Requests* reque
   absl::Status known;
   {
     MutexLock lock(mutex_);
-    known = CheckCaller(*context);
+    known = CheckCaller(*context, WorkerCall::kAbort);
   }
   if (!known.ok()) return AnswerWith(*context, known);
   const auto request = ReadSealed<rpc::AbortRequest>(*requests);
@@ -417,7 +420,7 @@ grpc::Status ControlService::Shutdown(grpc::ServerContext* context, grpc::Server
   absl::Status known;
   {
     MutexLock lock(mutex_);
-    known = CheckCaller(*context);
+    known = CheckCaller(*context, WorkerCall::kShutdown);
   }
   if (!known.ok()) return AnswerWith(*context, known);
   RequestStop();

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "distributed/grpc/control_codec.h"
+#include "distributed/grpc/credentials/call_roles.h"
 #include "distributed/grpc/weft.grpc.pb.h"
 #include "distributed/worker.h"
 #include "platform/clock.h"
@@ -37,7 +38,9 @@ inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
 // FailedPrecondition for who does not attend, or no longer. Messages are sealed (seal.h).
 class ControlService final : public rpc::Control::Service {
  public:
-  explicit ControlService(std::string token) : token_(std::move(token)) {}
+  // `is_secured`: connections are TLS, and each call needs the role that CheckRole says.
+  explicit ControlService(std::string token, bool is_secured = false)
+      : token_(std::move(token)), is_secured_(is_secured) {}
   // Is told of every caller with the token, as gRPC names it. Before the server starts.
   void set_on_known(std::function<void(const std::string& peer)> known) {
     on_known_ = std::move(known);
@@ -75,11 +78,12 @@ class ControlService final : public rpc::Control::Service {
 
   // One call of the coordinator: who attends may have the worker, one call at a time. `body` is its
   // part of it, and its error the call's.
-  grpc::Status Serve(grpc::ServerContext& context,
+  grpc::Status Serve(grpc::ServerContext& context, WorkerCall kind,
                      const std::function<absl::Status(Worker& worker)>& body);
-  absl::Status CheckKnown(const grpc::ServerContext& context) const;
-  // Whether the call has the token and the number of the lease.
-  absl::Status CheckCaller(const grpc::ServerContext& context) const
+  // Whether the caller has the token, and a certificate of the role that the call needs.
+  absl::Status CheckKnown(const grpc::ServerContext& context, WorkerCall call) const;
+  // The same, and the number of the lease.
+  absl::Status CheckCaller(const grpc::ServerContext& context, WorkerCall call) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static absl::Status RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
                                Exchange& stream);
@@ -95,6 +99,7 @@ class ControlService final : public rpc::Control::Service {
   void CancelCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string token_;
+  const bool is_secured_;
   std::function<void(const std::string& peer)> on_known_;
   // gRPC calls on any of its threads. Steps all run on one, whose helper threads wait for them:
   // OpenMP makes a team for each calling thread, and where teams outnumber cores its threads sleep

@@ -14,10 +14,12 @@
 #include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/control_codec.h"
 #include "distributed/grpc/control_service.h"
+#include "distributed/grpc/credentials/socket_user.h"
 #include "distributed/grpc/partition_wire.h"
 #include "distributed/grpc/seal.h"
 #include "distributed/grpc/status_codec.h"
 #include "distributed/grpc/weft.grpc.pb.h"
+#include "distributed/keys/tls_probe.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -27,6 +29,9 @@ namespace {
 
 constexpr char kPausedText[] = "this process did not run for ";
 constexpr absl::Duration kAbortTimeout = absl::Seconds(2);
+// How soon a connection that does not come is looked into, and how long that may take.
+constexpr absl::Duration kProbeInterval = absl::Milliseconds(500);
+constexpr absl::Duration kProbeTimeout = absl::Milliseconds(1500);
 // How long a worker may take to let its coordinator go.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(1);
 
@@ -34,7 +39,7 @@ class GrpcClient final : public WorkerClient {
  public:
   explicit GrpcClient(const GrpcClientOptions& options)
       : options_(options),
-        channel_(NewChannel(options.address)),
+        channel_(NewChannel(options.address, options.keys.get())),
         stub_(rpc::Control::NewStub(channel_)) {}
   ~GrpcClient() override;
 
@@ -57,6 +62,8 @@ class GrpcClient final : public WorkerClient {
   void Abort(const absl::Status& reason) override;
 
  private:
+  // Waits until the connection is there. Errors that waiting does not mend come at once.
+  absl::Status AwaitConnection();
   // Says every kLeaseInterval that this coordinator is there, and in the end that it goes.
   void KeepLease();
   // Every call's: the token, the lease, and how long it may take.
@@ -128,12 +135,36 @@ absl::Status GrpcClient::Explain(const grpc::ClientContext& context, const grpc:
       absl::StrCat(name(), " was lost while ", doing, ": ", error.message()));
 }
 
+absl::Status GrpcClient::AwaitConnection() {
+  const absl::Time deadline = std::min(options_.connect_deadline, absl::Now() + absl::Hours(24));
+  const bool is_network = !HostOf(options_.address).empty();
+  absl::Time next_probe = absl::Now() + kProbeInterval;
+  while (true) {
+    const absl::Time slice = std::min(deadline, next_probe);
+    if (channel_->WaitForConnected(absl::ToChronoTime(slice))) return absl::OkStatus();
+    if (is_network) {
+      // gRPC tries again, whatever the reason; a certificate does not get better by it. Nobody
+      // listening may do so.
+      const std::shared_ptr<const KeySet> keys =
+          options_.keys == nullptr ? nullptr : options_.keys->Current();
+      const absl::Status probed =
+          ProbeTls(options_.address, keys.get(),
+                   std::clamp(deadline - absl::Now(), kProbeInterval, kProbeTimeout));
+      if (!probed.ok() && !absl::IsUnavailable(probed)) return Annotate(probed, name());
+    }
+    if (absl::Now() >= deadline) {
+      return absl::UnavailableError(absl::StrCat(
+          name(), " did not answer in time; is it running, and is the address right?"));
+    }
+    next_probe = absl::Now() + kProbeInterval;
+  }
+}
+
 absl::Status GrpcClient::Connect() {
-  const auto deadline =
-      absl::ToChronoTime(std::min(options_.connect_deadline, absl::Now() + absl::Hours(24)));
-  if (!channel_->WaitForConnected(deadline)) {
-    return absl::UnavailableError(
-        absl::StrCat(name(), " did not answer in time; is it running, and is the address right?"));
+  WEFT_RETURN_IF_ERROR(AwaitConnection());
+  // Before the worker is told the token.
+  if (const std::string path = SocketPathOf(options_.address); !path.empty()) {
+    WEFT_RETURN_IF_ERROR(Annotate(CheckLocalListener(path), name()));
   }
   Prepare(lease_context_);
   lease_ = stub_->Attend(&lease_context_);
@@ -315,7 +346,8 @@ void GrpcClient::Abort(const absl::Status& reason) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOptions& options) {
-  WEFT_RETURN_IF_ERROR(CheckAddress(options.address, options.insecure_network));
+  WEFT_RETURN_IF_ERROR(
+      CheckAddress(options.address, options.insecure_network || options.keys != nullptr));
   auto client = std::make_unique<GrpcClient>(options);
   WEFT_RETURN_IF_ERROR(client->Connect());
   return std::unique_ptr<WorkerClient>(std::move(client));

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "distributed/keys/key_ring.h"
 #include "distributed/worker_client.h"
 
 namespace weft {
@@ -18,13 +19,17 @@ struct GrpcClientOptions {
   RankId rank;                    // for messages
   bool insecure_network = false;  // allow other addresses than loopback
   std::string token = {};         // that the worker wants
+  // For TLS, which the worker must speak too; null: none.
+  std::shared_ptr<KeyRing> keys = {};
   // Until when the worker must have answered. Unavailable naming it if it has not.
   absl::Time connect_deadline = absl::InfiniteFuture();
   // Longest time of one call, but for RunSteps.
   absl::Duration call_timeout = absl::Minutes(10);
 };
 
-// Waits for the worker's answer and holds its lease from then on: when this client is destroyed, or
+// Unauthenticated and FailedPrecondition say within a second or two what is wrong with the
+// certificate of either end, or that one end has keys and the other has none (ProbeTls). Waits for
+// the worker's answer and holds its lease from then on: when this client is destroyed, or
 // its process ends, the worker aborts what it does. A destroyed client has waited until the worker
 // is free for another one, a second at most.
 absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOptions& options);

@@ -5,18 +5,26 @@
 
 #include "distributed/grpc/address.h"
 #include "distributed/grpc/channel_options.h"
+#include "distributed/grpc/credentials/socket_user.h"
+#include "distributed/grpc/credentials/tls_credentials.h"
 #include "distributed/grpc/grpc_transport.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOptions& options) {
-  WEFT_RETURN_IF_ERROR(CheckAddress(options.address, options.insecure_network));
+  WEFT_RETURN_IF_ERROR(
+      CheckAddress(options.address, options.insecure_network || options.keys != nullptr));
   WEFT_RETURN_IF_ERROR(ProbeListen(options.address));
   std::unique_ptr<GrpcServer> server(new GrpcServer(options));
   WEFT_RETURN_IF_ERROR(server->Build());
   return server;
 }
+
+GrpcServer::GrpcServer(GrpcServerOptions options)
+    : options_(std::move(options)),
+      is_secured_(options_.keys != nullptr && !HostOf(options_.address).empty()),
+      control_(options_.token, is_secured_) {}
 
 absl::Status GrpcServer::Build() {
   PrepareGrpc();
@@ -25,10 +33,10 @@ absl::Status GrpcServer::Build() {
   WEFT_ASSIGN_OR_RETURN(gate_, ConnectionGate::Listen(options_.address, options_.connections));
   acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      grpc::InsecureServerCredentials());
+      is_secured_ ? NewServerCredentials(*options_.keys) : grpc::InsecureServerCredentials());
   builder.RegisterService(&control_);
   thread_ = std::make_unique<CompletionThread>(builder.AddCompletionQueue());
-  incoming_ = std::make_unique<IncomingStreams>(*thread_, options_.token);
+  incoming_ = std::make_unique<IncomingStreams>(*thread_, options_.token, is_secured_);
   const auto trust = [gate = gate_.get()](const std::string& peer) { gate->Trust(peer); };
   incoming_->set_on_known(trust);
   control_.set_on_known(trust);
@@ -50,10 +58,14 @@ absl::Status GrpcServer::Build() {
 absl::StatusOr<std::unique_ptr<Transport>> GrpcServer::OpenTransport(
     const JobMembership& membership) {
   for (const std::string& address : membership.addresses) {
-    WEFT_RETURN_IF_ERROR(CheckAddress(address, options_.insecure_network));
+    WEFT_RETURN_IF_ERROR(CheckAddress(address, network_allowed()));
+    // Before a peer is told the token.
+    if (const std::string path = SocketPathOf(address); !path.empty()) {
+      WEFT_RETURN_IF_ERROR(CheckLocalListener(path));
+    }
   }
   const GrpcTransport::Job job{membership.job_id, membership.rank, membership.addresses,
-                               options_.token};
+                               options_.token, options_.keys};
   return std::make_unique<GrpcTransport>(*thread_, *incoming_, job);
 }
 

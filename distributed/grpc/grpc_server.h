@@ -12,6 +12,7 @@
 #include "distributed/grpc/connection_gate.h"
 #include "distributed/grpc/control_service.h"
 #include "distributed/grpc/incoming_streams.h"
+#include "distributed/keys/key_ring.h"
 #include "distributed/transport.h"
 #include "distributed/worker.h"
 #include "distributed/worker_client.h"
@@ -24,6 +25,8 @@ struct GrpcServerOptions {
   bool insecure_network = false;  // allow other addresses than loopback
   std::string token = {};         // of every caller and peer
   ConnectionLimits connections = {};
+  // Mutual TLS, on all but unix sockets; null: none.
+  std::shared_ptr<KeyRing> keys = {};
 };
 
 // Serves control calls to the worker it is given (none yet: Unavailable) and data streams to the
@@ -45,11 +48,12 @@ class GrpcServer {
   void Stop();
 
  private:
-  explicit GrpcServer(GrpcServerOptions options)
-      : options_(std::move(options)), control_(options_.token) {}
+  explicit GrpcServer(GrpcServerOptions options);
   absl::Status Build();
+  bool network_allowed() const { return options_.insecure_network || options_.keys != nullptr; }
 
   const GrpcServerOptions options_;
+  const bool is_secured_;  // every caller has shown a certificate
   std::string address_;
   ControlService control_;
   std::unique_ptr<ConnectionGate> gate_;  // hands over to acceptor_

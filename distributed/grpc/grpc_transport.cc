@@ -23,11 +23,11 @@ GrpcTransport::GrpcTransport(CompletionThread& thread, IncomingStreams& incoming
     const RankId peer(static_cast<int32_t>(i));
     peers_.push_back(nullptr);
     if (peer == rank_) continue;
-    peers_.back() =
-        std::make_unique<Peer>(thread_, Route{job_id_, rank_, peer, addresses_[i], job.token},
-                               [this, peer](StreamEnd end, const absl::Status& status) {
-                                 StreamEnded(peer, end, status);
-                               });
+    peers_.back() = std::make_unique<Peer>(
+        thread_, Route{job_id_, rank_, peer, addresses_[i], job.token, job.keys},
+        [this, peer](StreamEnd end, const absl::Status& status) {
+          StreamEnded(peer, end, status);
+        });
   }
   incoming_.Open(*this);
 }

@@ -15,6 +15,7 @@
 #include "distributed/grpc/inbox.h"
 #include "distributed/grpc/incoming_streams.h"
 #include "distributed/grpc/outbox.h"
+#include "distributed/keys/key_ring.h"
 #include "distributed/transport.h"
 #include "graph/schedule/channel_credits.h"
 #include "platform/mutex.h"
@@ -32,6 +33,7 @@ class GrpcTransport final : public Transport, private IncomingJob {
     RankId rank;
     std::vector<std::string> addresses;  // by rank
     std::string token = {};              // that peers want
+    std::shared_ptr<KeyRing> keys = {};  // for TLS; null: none
   };
   GrpcTransport(CompletionThread& thread, IncomingStreams& incoming, const Job& job);
   // Ends what is still under way with Aborted, and says goodbye to the peers; a second at most.
@@ -57,6 +59,9 @@ class GrpcTransport final : public Transport, private IncomingJob {
   };
 
   uint64_t job_id() const override { return job_id_; }
+  const std::string& AddressOf(RankId peer) const override {
+    return addresses_[static_cast<size_t>(peer.value)];
+  }
   Inbox* InboxOf(RankId peer) override;
   void PeerAborted(RankId peer, const std::string& reason) override;
   void PeerLost(RankId peer, const absl::Status& status) override;

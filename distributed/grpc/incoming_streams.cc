@@ -8,11 +8,14 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "distributed/grpc/address.h"
 #include "distributed/grpc/channel_options.h"
+#include "distributed/grpc/credentials/call_roles.h"
 #include "distributed/grpc/frame.h"
 #include "distributed/grpc/outbox.h"
 #include "distributed/grpc/status_codec.h"
 #include "platform/status.h"
+#include "platform/status_macros.h"
 
 namespace weft {
 namespace {
@@ -146,6 +149,9 @@ void IncomingStreams::Call::OnAccepted(bool ok) {
 absl::Status IncomingStreams::Call::Accept() {
   // Strangers are not told which job this is.
   if (const absl::Status known = CheckToken(context_, owner_.token_); !known.ok()) return known;
+  if (owner_.is_secured_) {
+    WEFT_RETURN_IF_ERROR(CheckRole(*context_.auth_context(), WorkerCall::kData));
+  }
   if (owner_.on_known_ != nullptr) owner_.on_known_(context_.peer());
   if (context_.method() != kDataMethod) {
     return absl::UnimplementedError(absl::StrCat("no method ", context_.method()));
@@ -165,6 +171,10 @@ absl::Status IncomingStreams::Call::Accept() {
   if (inbox == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank ", rank, " is no peer of rank ", job->rank().value, " in this job"));
+  }
+  if (owner_.is_secured_) {
+    WEFT_RETURN_IF_ERROR(
+        CheckPeerHost(*context_.auth_context(), rank, HostOf(job->AddressOf(RankId(rank)))));
   }
   const absl::Status attached = inbox->Attach(*this);
   if (!attached.ok()) return attached;
@@ -224,8 +234,8 @@ void IncomingStreams::Call::StreamBroke() {
                                   : "is lost: its connection broke (did its process end?)"));
 }
 
-IncomingStreams::IncomingStreams(CompletionThread& thread, std::string token)
-    : thread_(thread), token_(std::move(token)) {}
+IncomingStreams::IncomingStreams(CompletionThread& thread, std::string token, bool is_secured)
+    : thread_(thread), token_(std::move(token)), is_secured_(is_secured) {}
 
 IncomingStreams::~IncomingStreams() = default;
 

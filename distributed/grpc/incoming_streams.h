@@ -26,6 +26,8 @@ class IncomingJob {
  public:
   virtual uint64_t job_id() const = 0;
   virtual RankId rank() const = 0;
+  // "host:port" or "unix:/path" of a rank. REQUIRES: InboxOf(peer) is not null.
+  virtual const std::string& AddressOf(RankId peer) const = 0;
   // Null for a rank that is not a peer in this job.
   virtual Inbox* InboxOf(RankId peer) = 0;
   virtual void PeerAborted(RankId peer, const std::string& reason) = 0;
@@ -40,8 +42,9 @@ class IncomingJob {
 // peers open their streams only after every worker has joined.
 class IncomingStreams {
  public:
-  // Borrows the thread. `service` was registered with the server.
-  IncomingStreams(CompletionThread& thread, std::string token);
+  // Borrows the thread. `service` was registered with the server. `is_secured`: connections are
+  // TLS, and a stream of a rank needs the certificate of the rank's host.
+  IncomingStreams(CompletionThread& thread, std::string token, bool is_secured = false);
   ~IncomingStreams();
 
   grpc::AsyncGenericService& service() { return service_; }
@@ -68,6 +71,7 @@ class IncomingStreams {
 
   CompletionThread& thread_;
   const std::string token_;  // of every peer
+  const bool is_secured_;
   std::function<void(const std::string& peer)> on_known_;
   grpc::AsyncGenericService service_;
   // Of the completion thread.

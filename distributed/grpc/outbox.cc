@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "distributed/grpc/channel_options.h"
+#include "distributed/grpc/credentials/tls_credentials.h"
 #include "distributed/grpc/status_codec.h"
 #include "platform/checksum.h"
 
@@ -44,7 +45,7 @@ void Outbox::Open() {
 void Outbox::OpenLocked() {
   if (state_ != State::kIdle) return;
   state_ = State::kStarting;
-  channel_ = NewChannel(route_.address);
+  channel_ = NewChannel(route_.address, route_.keys.get());
   stub_ = std::make_unique<grpc::GenericStub>(channel_);
   context_.AddMetadata(kTokenKey, route_.token);
   context_.AddMetadata(kJobIdKey, absl::StrCat(route_.job_id));
@@ -203,7 +204,7 @@ absl::Status Outbox::EndStatus(StreamEnd& end) {
   if (IsOfPeer(status.code())) return status;
   return absl::UnavailableError(absl::StrCat("rank ", route_.from.value, " lost rank ",
                                              route_.to.value, " (", route_.address,
-                                             "): ", status.message()));
+                                             "): ", WithTlsHint(std::string(status.message()))));
 }
 
 void Outbox::OnFinished(bool) {

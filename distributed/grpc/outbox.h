@@ -17,6 +17,7 @@
 #include "distributed/fifo.h"
 #include "distributed/grpc/completion_thread.h"
 #include "distributed/grpc/frame.h"
+#include "distributed/keys/key_ring.h"
 #include "distributed/transport.h"
 #include "platform/mutex.h"
 
@@ -33,8 +34,9 @@ struct Route {
   uint64_t job_id = 0;
   RankId from;
   RankId to;
-  std::string address;     // of `to`
-  std::string token = {};  // that the peer wants
+  std::string address;                 // of `to`
+  std::string token = {};              // that the peer wants
+  std::shared_ptr<KeyRing> keys = {};  // for TLS; null: none
 };
 
 // How a stream ended, for the transport.

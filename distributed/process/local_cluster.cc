@@ -33,11 +33,11 @@ constexpr absl::Duration kExplainTimeout = absl::Milliseconds(500);
 // Connects at once to all that have no client in `clients` yet; the errors of those that failed,
 // joined. Those that answered stay connected: a worker ends with its coordinator. `waited` is for
 // the message.
-absl::Status ConnectToMissing(const std::vector<std::string>& addresses, bool insecure_network,
-                              const std::string& token, absl::Duration timeout,
+absl::Status ConnectToMissing(const RemoteClusterOptions& cluster, absl::Duration timeout,
                               absl::Duration waited,
                               std::vector<std::unique_ptr<WorkerClient>>& clients) {
   const absl::Time deadline = absl::Now() + timeout;
+  const std::vector<std::string>& addresses = cluster.addresses;
   clients.resize(addresses.size());
   std::vector<absl::Status> errors(addresses.size());
   std::vector<std::thread> threads;
@@ -47,8 +47,9 @@ absl::Status ConnectToMissing(const std::vector<std::string>& addresses, bool in
       GrpcClientOptions options;
       options.address = addresses[i];
       options.rank = RankId(static_cast<int32_t>(i));
-      options.insecure_network = insecure_network;
-      options.token = token;
+      options.insecure_network = cluster.insecure_network;
+      options.token = cluster.token;
+      options.keys = cluster.keys;
       options.connect_deadline = deadline;
       absl::StatusOr<std::unique_ptr<WorkerClient>> client = ConnectToWorker(options);
       if (client.ok()) {
@@ -203,7 +204,7 @@ absl::Status LocalCluster::Connect(absl::Duration timeout) {
   while (true) {
     const absl::Duration slice = std::min(absl::Seconds(2), deadline - absl::Now());
     const absl::Status connected =
-        ConnectToMissing(addresses_, false, token_, slice, timeout, clients);
+        ConnectToMissing({addresses_, false, token_}, slice, timeout, clients);
     if (connected.ok()) break;
     if (const std::optional<std::string> end = FirstEnd(); end.has_value()) {
       return absl::UnavailableError(absl::StrCat(*end,
@@ -290,8 +291,8 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
 absl::StatusOr<std::unique_ptr<WorkerCluster>> ConnectToCluster(
     const RemoteClusterOptions& options) {
   std::vector<std::unique_ptr<WorkerClient>> clients;
-  WEFT_RETURN_IF_ERROR(ConnectToMissing(options.addresses, options.insecure_network, options.token,
-                                        options.start_timeout, options.start_timeout, clients));
+  WEFT_RETURN_IF_ERROR(
+      ConnectToMissing(options, options.start_timeout, options.start_timeout, clients));
   return std::unique_ptr<WorkerCluster>(
       std::make_unique<RemoteCluster>(options.addresses, std::move(clients)));
 }

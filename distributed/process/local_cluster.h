@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "distributed/keys/key_ring.h"
 #include "distributed/worker_client.h"
 #include "platform/process.h"
 
@@ -58,7 +59,8 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
 struct RemoteClusterOptions {
   std::vector<std::string> addresses;  // by rank: "host:port" or "unix:/path"
   bool insecure_network = false;
-  std::string token;  // that the workers want
+  std::string token;                   // that the workers want
+  std::shared_ptr<KeyRing> keys = {};  // for TLS; null: none
   absl::Duration start_timeout = absl::Seconds(60);
 };
 

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "distributed/grpc/address.h"
 #include "distributed/grpc/grpc_server.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -38,12 +37,8 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
   KeepHeapSmall();
   WEFT_ASSIGN_OR_RETURN(
       const std::unique_ptr<GrpcServer> server,
-      GrpcServer::Start({options.listen, options.insecure_network, options.token}));
-  if (!IsLocalAddress(server->address())) {
-    std::cerr << "warning: listening on " << server->address()
-              << " WITHOUT encryption (--insecure-network): whoever can read this network can read "
-                 "the job and its token\n";
-  }
+      GrpcServer::Start(
+          {options.listen, options.insecure_network, options.token, {}, options.keys}));
   WorkerEnvironment environment;
   environment.device = options.device;
   environment.device_text = options.device_text;

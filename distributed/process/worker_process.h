@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "distributed/keys/key_ring.h"
 #include "distributed/transport.h"
 #include "distributed/worker.h"
 #include "platform/file_system.h"
@@ -19,6 +20,8 @@ namespace weft {
 struct WorkerProcessOptions {
   std::string listen;             // "unix:/path" or "host:port"; port 0 = any free one
   bool insecure_network = false;  // --insecure-network: other addresses than loopback
+  // --keys: mutual TLS on all but unix sockets; null: none.
+  std::shared_ptr<KeyRing> keys = {};
   // End when the coordinator's lease breaks (workers that --local started); otherwise wait for the
   // next one.
   bool ends_with_coordinator = false;

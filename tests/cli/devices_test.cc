@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -263,6 +265,88 @@ TEST_F(RemoteWorker, TrainsOnTheDeviceThatItHas) {
   const CommandResult result = Train("cpu");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(RealFileSystem().Exists(output_));
+}
+
+// A worker on a port, with keys.
+class SecuredWorker : public MissingDevice {
+ protected:
+  SecuredWorker() {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    EXPECT_EQ(MakeKeys(), 0);
+    ProcessOptions options;
+    options.arguments = {
+        std::getenv("WEFT_RUNNER"), "worker",       "--listen", "127.0.0.1:0", "--keys",
+        InFolder("keys/127.0.0.1"), "--allow-path", "/",        "--log-level", "debug"};
+    options.standard_error = {ProcessOutput::Kind::kFile, InFolder("log")};
+    auto started = RealProcessLauncher().Start(options);
+    EXPECT_TRUE(started.ok()) << started.status();
+    if (started.ok()) worker_ = *std::move(started);
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (Address().empty() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(20));
+    EXPECT_NE(Address(), "") << Log();
+  }
+  ~SecuredWorker() override {
+    worker_.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  std::string InFolder(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  int MakeKeys() const {
+    return RunCommand({"cluster", "keys", "--out", InFolder("keys"), "--hosts", "127.0.0.1"})
+        .exit_code;
+  }
+  std::string Log() const { return RealFileSystem().ReadFile(InFolder("log")).value_or(""); }
+  std::string Address() const {
+    const std::string log = Log();
+    const std::string before = "listening on ";
+    const size_t at = log.find(before);
+    const size_t end = log.find('\n', at);
+    return at == std::string::npos || end == std::string::npos
+               ? ""
+               : log.substr(at + before.size(), end - at - before.size());
+  }
+  CommandResult Train(const std::vector<std::string>& network) const {
+    WriteTestFile(InFolder("cluster.yaml"),
+                  absl::StrCat("hosts:\n  - name: far\n    workers:\n      - {address: '",
+                               Address(), "', threads: 1}\n"));
+    std::vector<std::string> arguments = {"train",     model_,
+                                          "--cluster", InFolder("cluster.yaml"),
+                                          "--data",    "x=" + images_,
+                                          "--labels",  labels_,
+                                          "--loss",    "softmax_cross_entropy",
+                                          "--batch",   "8",
+                                          "--steps",   "1",
+                                          "-o",        output_};
+    arguments.insert(arguments.end(), network.begin(), network.end());
+    return RunProgram(arguments);
+  }
+
+ private:
+  std::string folder_ = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
+  std::unique_ptr<Process> worker_;
+};
+
+TEST_F(SecuredWorker, TrainsForACoordinatorAndRefusesAllOthers) {
+  CommandResult result = Train({"--keys", InFolder("keys/observer")});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("for the role coordinator"));
+  result = Train({"--token-file", InFolder("keys/127.0.0.1/token")});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("speaks TLS"), HasSubstr("--keys")));
+  EXPECT_FALSE(RealFileSystem().Exists(output_));
+  result = Train({"--keys", InFolder("keys/coordinator")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(RealFileSystem().Exists(output_));
+  // The same worker, after its keys and the coordinator's were made anew.
+  std::filesystem::remove(output_);
+  ASSERT_EQ(MakeKeys(), 0);
+  result = Train({"--keys", InFolder("keys/coordinator")});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string token = RealFileSystem().ReadFile(InFolder("keys/coordinator/token")).value();
+  for (const std::string& text : {Log(), result.err}) {
+    EXPECT_THAT(text, ::testing::Not(HasSubstr("PRIVATE")));
+    EXPECT_THAT(text, ::testing::Not(HasSubstr(token.substr(0, 32))));
+  }
 }
 
 TEST(Doctor, SaysWhatThisMachineHas) {

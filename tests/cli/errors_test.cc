@@ -282,7 +282,55 @@ TEST(Worker, PortThatIsTaken) {
 TEST(Worker, OtherAddressesNeedAWord) {
   SetHome();
   ExpectError(RunCommand({"worker", "--listen", "10.0.0.7:4000"}), ExitCode::kPlan,
-              {"10.0.0.7:4000", "--insecure-network"});
+              {"10.0.0.7:4000", "--keys DIR", "--insecure-network"});
+}
+
+TEST(Worker, KeysAndNoKeysDoNotGoTogether) {
+  SetHome();
+  ExpectError(RunCommand({"worker", "--listen", "10.0.0.7:4000", "--keys", TestPath("keys"),
+                          "--insecure-network"}),
+              ExitCode::kUsage, {"--keys", "--insecure-network"});
+}
+
+TEST(Worker, KeysThatAreMissingOrReadableByOthersAreRefused) {
+  const std::string folder = TestPath("keys");
+  const std::vector<std::string> listen = {"worker", "--listen", "127.0.0.1:0", "--keys",
+                                           folder + "/127.0.0.1"};
+  ExpectError(RunCommand(listen), ExitCode::kUsage, {folder, "identity.pem", "No such file"});
+  ASSERT_EQ(RunCommand({"cluster", "keys", "--out", folder, "--hosts", "127.0.0.1"}).exit_code, 0);
+  const std::string identity = folder + "/127.0.0.1/identity.pem";
+  ASSERT_EQ(chmod(identity.c_str(), 0644), 0);
+  const CommandResult result = RunCommand(listen);
+  ExpectError(result, ExitCode::kUsage, {identity, "chmod 600"});
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("PRIVATE")));
+}
+
+TEST(ClusterKeys, AreMadeForEachHostAndRoleAndRenewed) {
+  const std::string folder = TestPath("keys");
+  const std::vector<std::string> make = {"cluster", "keys",    "--out",
+                                         folder,    "--hosts", "a=10.0.0.7,b"};
+  const CommandResult first = RunCommand(make);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("new authority " + folder));
+  EXPECT_THAT(first.out, HasSubstr(folder + "/a  worker for a, 10.0.0.7, valid until"));
+  EXPECT_THAT(first.out, HasSubstr(folder + "/coordinator  coordinator for no host"));
+  EXPECT_THAT(first.out + first.err, ::testing::Not(HasSubstr("PRIVATE")));
+  std::vector<std::string> again = make;
+  again.insert(again.end(), {"--output", "json", "--days", "30"});
+  const CommandResult second = RunCommand(again);
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("\"new_authority\": false"));
+  EXPECT_THAT(second.out, HasSubstr("\"role\": \"observer\""));
+}
+
+TEST(ClusterKeys, OfHostsThatCannotBeAreRefused) {
+  const std::string folder = TestPath("keys");
+  for (const std::string hosts : {"../a", "a,a", "a=b", "coordinator"}) {
+    ExpectError(RunCommand({"cluster", "keys", "--out", folder, "--hosts", hosts}),
+                ExitCode::kUsage, {"'" + hosts.substr(hosts == "a,a" || hosts == "a=b" ? 2 : 0)});
+  }
+  ExpectError(RunCommand({"cluster", "key", "--out", folder, "--hosts", "a"}), ExitCode::kUsage,
+              {"'key' is no action", "keys"});
 }
 
 TEST(Worker, ATokenFileThatOthersCanReadIsRefused) {

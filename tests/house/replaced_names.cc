@@ -223,9 +223,10 @@ const std::vector<ReplacedName>& ReplacedNames() {
       {"early_bytes", "unexpected_bytes"},
       {"MemoryCertificate", "MemoryRequirement"},
       {"memory_certificate", "memory_requirement"},
+      // X.509 has certificates, too.
       {"certificate",
        "memory requirement",
-       {},
+       {"distributed/keys/", "distributed/grpc/", "docs/security.md"},
        {"distributed/", "executor/", "training/", "docs/"}},
       // Training.
       {"SpeedWatch", "StragglerDetector"},

@@ -87,10 +87,7 @@ std::string OverviewHelp(const std::vector<std::unique_ptr<Command>>& commands) 
       "Trains an ONNX model on one or many machines, and writes the trained model as ONNX.\n\n"
       "usage: graph_runner COMMAND ...\n\n";
   for (const auto& command : commands) text += Entry(command->name(), command->summary(), 15);
-  text +=
-      "\nexamples:\n"
-      "  graph_runner example lenet -o lenet.onnx\n"
-      "  graph_runner train --help\n";
+  text += "\nto begin: graph_runner example lenet -o lenet.onnx, or graph_runner COMMAND --help\n";
   return text;
 }
 

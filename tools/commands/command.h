@@ -38,6 +38,7 @@ class Command {
 std::unique_ptr<Command> NewCalibrateCommand();
 std::unique_ptr<Command> NewCheckCommand();
 std::unique_ptr<Command> NewCkptCommand();
+std::unique_ptr<Command> NewClusterCommand();
 std::unique_ptr<Command> NewConformanceCommand();
 std::unique_ptr<Command> NewDoctorCommand();
 std::unique_ptr<Command> NewEvalCommand();

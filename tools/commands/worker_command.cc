@@ -1,11 +1,11 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "distributed/job_token.h"
 #include "distributed/process/worker_process.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
@@ -15,6 +15,7 @@
 #include "tools/commands/command.h"
 #include "tools/console/stop_signals.h"
 #include "tools/console/version.h"
+#include "tools/flags/network_keys.h"
 #include "tools/flags/options.h"
 #include "training/job/job.h"
 
@@ -31,7 +32,7 @@ class WorkerCommand final : public Command {
   std::vector<std::string> examples() const override {
     return {"graph_runner worker --listen unix:/run/user/1000/weft.0",
             "graph_runner worker --listen 127.0.0.1:4000",
-            "graph_runner worker --listen 10.0.0.7:4000 --insecure-network"};
+            "graph_runner worker --listen 10.0.0.7:4000 --keys keys/a"};
   }
 
   void AddOptions(CLI::App& app) override {
@@ -41,12 +42,16 @@ class WorkerCommand final : public Command {
     app.add_option("--device", device_,
                    "device to compute on: cpu, cuda or cuda:NUMBER (default cpu)")
         ->type_name("DEVICE");
-    app.add_flag("--insecure-network", insecure_network_,
-                 "allow addresses beyond this machine, without encryption");
+    app.add_option("--keys", network_.keys,
+                   "folder with the keys of this host (graph_runner cluster keys): needed for "
+                   "addresses beyond this machine")
+        ->type_name("DIR");
+    app.add_flag("--insecure-network", network_.insecure_network,
+                 "in a laboratory, do without keys: nothing is encrypted");
     app.add_option(
-           "--token-file", token_file_,
-           "file of mode 0600 with the token that jobs must have (default ~/.weft/token, created "
-           "if it is missing)")
+           "--token-file", network_.token_file,
+           "file of mode 0600 with the token that jobs must have (default DIR/token of --keys, or "
+           "~/.weft/token, created if it is missing)")
         ->type_name("FILE");
     app.add_option(
            "--allow-path", allowed_,
@@ -63,22 +68,17 @@ class WorkerCommand final : public Command {
     if (parent_ > 0) WEFT_RETURN_IF_ERROR(DieWithParent(parent_));
     WorkerProcessOptions options;
     options.listen = listen_;
-    options.insecure_network = insecure_network_;
+    options.insecure_network = network_.insecure_network;
     options.ends_with_coordinator = parent_ > 0;
     options.version = kVersion;
     WEFT_ASSIGN_OR_RETURN(options.device, Device());
     const DeviceInfo& info = options.device->info();
     options.device_text = DescribeDevice(info.kind, info.index);
     options.open_input = [](FileSystem& files) { return NewDataSetFactory(files); };
-    auto token = token_file_.empty() ? ReadOrMakeDefaultToken() : ReadTokenFile(token_file_);
-    if (!token.ok()) return WithExitCode(token.status(), ExitCode::kUsage);
-    options.token = *std::move(token);
+    WEFT_ASSIGN_OR_RETURN(NetworkKeys network, ReadNetworkKeys(network_, console));
+    options.token = std::move(network.token);
+    options.keys = std::move(network.keys);
     options.allowed_folders = allowed_.empty() ? std::vector<std::string>{"."} : allowed_;
-    if (insecure_network_) {
-      *console.err
-          << "warning: --insecure-network: whoever can read this network can read the job and its "
-             "token\n";
-    }
     if (parent_ == 0) {
       options.on_listening = [&console](const std::string& address) {
         *console.err << "listening on " << Printable(address) << "\n" << std::flush;
@@ -107,8 +107,7 @@ class WorkerCommand final : public Command {
 
   std::string listen_;
   std::string device_ = "cpu";
-  bool insecure_network_ = false;
-  std::string token_file_;
+  NetworkFlags network_;
   std::vector<std::string> allowed_;
   int64_t parent_ = 0;
 };

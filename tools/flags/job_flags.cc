@@ -155,11 +155,17 @@ void JobFlags::AddPlacement(CLI::App& app) {
                  "refused (default: the limit of the machine)")
       ->type_name("512MiB")
       ->group(kPlacementOptions);
+  app.add_option("--keys", keys_,
+                 "folder with the keys of the coordinator (graph_runner cluster keys); workers on "
+                 "other machines need theirs")
+      ->type_name("DIR")
+      ->group(kPlacementOptions);
   app.add_flag("--insecure-network", insecure_network_,
-               "allow addresses beyond this machine, without encryption")
+               "in a laboratory, allow other machines without keys: nothing is encrypted")
       ->group(kPlacementOptions);
   app.add_option("--token-file", token_file_,
-                 "file with the token of the cluster's workers (default ~/.weft/token)")
+                 "file with the token of the cluster's workers (default DIR/token of --keys, or "
+                 "~/.weft/token)")
       ->type_name("FILE")
       ->group(kPlacementOptions);
   app.add_option("--stall-timeout", stall_timeout_seconds_,

@@ -78,7 +78,9 @@ class JobFlags {
   bool starts_processes() const { return local_workers_ > 0; }
   bool connects() const { return !cluster_file_.empty(); }
   bool insecure_network() const { return insecure_network_; }
-  // Empty: the default one (distributed/job_token.h).
+  // The folder of this end's keys (distributed/keys); empty: none.
+  const std::string& keys() const { return keys_; }
+  // Empty: that of the keys, or the default one (distributed/job_token.h).
   const std::string& token_file() const { return token_file_; }
   // Whether the plan may be searched for: nothing given, or --parallel auto or all.
   bool searches() const;
@@ -173,6 +175,7 @@ class JobFlags {
   std::string batch_norm_ = "global";
   bool allow_batch_cut_ = false;
   bool insecure_network_ = false;
+  std::string keys_;
   std::string token_file_;
   double stall_timeout_seconds_ = 60;
   std::string memory_per_worker_;

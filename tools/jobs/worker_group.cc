@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "distributed/job_token.h"
 #include "ops/custom/loaded_libraries.h"
 #include "platform/byte_quantity.h"
 #include "platform/file_system.h"
@@ -15,6 +14,7 @@
 #include "tensor/lookup/device_lookup.h"
 #include "tools/console/exit_code.h"
 #include "tools/console/version.h"
+#include "tools/flags/network_keys.h"
 
 namespace weft {
 namespace {
@@ -39,13 +39,15 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec&
 
 absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
                                                        const ClusterSpec& cluster,
-                                                       const std::vector<int>& order) {
+                                                       const std::vector<int>& order,
+                                                       Console& console) {
   RemoteClusterOptions options;
   options.insecure_network = flags.insecure_network();
-  auto token =
-      flags.token_file().empty() ? ReadOrMakeDefaultToken() : ReadTokenFile(flags.token_file());
-  if (!token.ok()) return WithExitCode(token.status(), ExitCode::kUsage);
-  options.token = *std::move(token);
+  WEFT_ASSIGN_OR_RETURN(
+      NetworkKeys network,
+      ReadNetworkKeys({flags.keys(), flags.token_file(), flags.insecure_network()}, console));
+  options.token = std::move(network.token);
+  options.keys = std::move(network.keys);
   for (const int worker : order) {
     const WorkerSpec& entry = cluster.workers[worker];
     if (entry.address.empty()) {
@@ -74,7 +76,7 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(const JobFlags&
                  << " worker processes, at most 60 s\n"
                  << std::flush;
     auto processes =
-        flags.connects() ? Connect(flags, cluster, order) : StartProcesses(cluster, order);
+        flags.connects() ? Connect(flags, cluster, order, console) : StartProcesses(cluster, order);
     if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
