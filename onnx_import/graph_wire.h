@@ -45,8 +45,8 @@ absl::StatusOr<std::string> GraphToOnnx(const Graph& graph, const GraphToOnnxOpt
 // roles, constants and variables; only what inference knew of elements (ValueDef::elements) is not
 // in the file. Schemas are looked up anew. The bytes may come from anywhere: InvalidArgument or
 // ResourceExhausted for what is no such file; PermissionDenied for an operator that the process's
-// policy does not allow (codec/operator_check.h). Operators are taken as they stand: import a model of
-// others with ImportModel.
+// policy does not allow (codec/operator_check.h). Operators are taken as they stand: import a model
+// of others with ImportModel.
 absl::StatusOr<Graph> GraphFromOnnx(std::string_view bytes);
 
 }  // namespace weft
