@@ -59,6 +59,14 @@ class LostClient final : public WorkerClient {
 };
 
 constexpr char kVersion[] = "1";
+
+// Those of the sum job, whose ranks need each other for nothing after the sum.
+std::vector<Partition> Committing(int ranks) {
+  std::vector<Partition> partitions = testing::SumJobPartitions(ranks);
+  for (Partition& partition : partitions) partition.commits = true;
+  return partitions;
+}
+
 constexpr int64_t kLostIn = 3;
 
 class SettleStepTest : public ::testing::Test {
@@ -84,7 +92,7 @@ class SettleStepTest : public ::testing::Test {
   void LoseOne() {
     Coordinator coordinator(cluster_.clients());
     ASSERT_TRUE(coordinator.Join(Membership(7)).ok());
-    const auto added = coordinator.AddProgram("train", testing::SumJobPartitions(3), "data");
+    const auto added = coordinator.AddProgram("train", Committing(3), "data");
     ASSERT_TRUE(added.ok()) << added.status();
     const absl::Status status =
         coordinator.RunSteps({Steps(0, 100)}, [this](const StepReport& report) { Take(report); });
@@ -123,7 +131,7 @@ TEST_F(SettleStepTest, ThoseThatAreLeftGoOnFromTheSameStep) {
 
   Coordinator coordinator({clients[0], clients[2]});
   ASSERT_TRUE(coordinator.Join(Membership(8, 7)).ok());
-  const auto added = coordinator.AddProgram("train", testing::SumJobPartitions(2), "data");
+  const auto added = coordinator.AddProgram("train", Committing(2), "data");
   ASSERT_TRUE(added.ok()) << added.status();
   losses_.clear();
   // Rank 1 of the new job reads the sample that the lost one had.
@@ -159,7 +167,7 @@ TEST_F(SettleStepTest, ReportsOfTheNewestStepsAreKept) {
   InProcessCluster one(1, testing::OpenSumJobInput, kVersion);
   Coordinator coordinator(one.clients());
   ASSERT_TRUE(coordinator.Join(Membership(7)).ok());
-  ASSERT_TRUE(coordinator.AddProgram("train", testing::SumJobPartitions(1), "data").ok());
+  ASSERT_TRUE(coordinator.AddProgram("train", Committing(1), "data").ok());
   ASSERT_TRUE(coordinator.RunSteps({Steps(0, kKeptReports + 10)}, nullptr).ok());
   const auto reports = coordinator.Ask(0, StepReportsRequest{.first = 5});
   ASSERT_TRUE(reports.ok()) << reports.status();

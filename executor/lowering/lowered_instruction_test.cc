@@ -57,6 +57,7 @@ std::vector<Family> Families() {
       {{lowered::Copy{1, 2}}, {1}, {2}, "copy"},
       {{lowered::Pack{1, 2, {}}}, {1}, {2}, "pack"},
       {{lowered::Guard{1}}, {1}, {}, "guard"},
+      {{lowered::Commit{}}, {}, {}, "commit"},
       {{lowered::Signal{1}}, {}, {}, "signal"},
       {{lowered::Await{1}}, {}, {}, "await"},
       {{values}, {1, 2}, {}, "values"},

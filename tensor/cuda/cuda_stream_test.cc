@@ -233,11 +233,11 @@ bool ArePartsRight(bool is_in, size_t lazy, bool without) {
       runtime.scheduler().Pause();
       if (without) runtime.Fail("RecordEvent", CudaCode::kSuccess, /*skip=*/0, /*times=*/1);
     }
-    auto* const there = static_cast<uint8_t*>(buffer->data()) + part * kPartBytes;
+    auto* const stored = static_cast<uint8_t*>(buffer->data()) + part * kPartBytes;
     if (is_in) parts[part] = Part(part);
     const absl::Status copied =
-        is_in ? device->CopyFromHost(*stream, parts[part].data(), there, kPartBytes)
-              : device->CopyToHost(*stream, there, parts[part].data(), kPartBytes);
+        is_in ? device->CopyFromHost(*stream, parts[part].data(), stored, kPartBytes)
+              : device->CopyToHost(*stream, stored, parts[part].data(), kPartBytes);
     EXPECT_TRUE(copied.ok()) << copied;
   }
   runtime.scheduler().Resume();

@@ -55,7 +55,7 @@ void CopyPlanes(Pix* pix, int64_t channels, uint8_t* target) {
   }
 }
 
-uint32_t BigEndian32(std::string_view bytes, size_t at) {
+uint32_t BigEndianAt(std::string_view bytes, size_t at) {
   const l_uint8* const b = Bytes(bytes) + at;
   return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | uint32_t{b[3]};
 }
@@ -66,7 +66,7 @@ bool HasDataBehindItsPixels(std::string_view bytes) {
   constexpr std::string_view kSignature("\x89PNG\r\n\x1a\n", 8);
   constexpr size_t kHeaderEnd = 33;  // of the signature and the chunk IHDR
   if (bytes.substr(0, kSignature.size()) != kSignature || bytes.size() < kHeaderEnd) return false;
-  const int64_t width = BigEndian32(bytes, 16), height = BigEndian32(bytes, 20);
+  const int64_t width = BigEndianAt(bytes, 16), height = BigEndianAt(bytes, 20);
   const int64_t depth = Bytes(bytes)[24], color = Bytes(bytes)[25];
   const int64_t channels = color == 2 ? 3 : color == 4 ? 2 : color == 6 ? 4 : 1;
   // Each row has a byte for its filter. Interlaced rows are at most twice as many; deflate makes
@@ -74,7 +74,7 @@ bool HasDataBehindItsPixels(std::string_view bytes) {
   const int64_t packed_at_most = 4 * height * (1 + (width * channels * depth + 7) / 8) + 65'536;
   int64_t packed = 0;
   for (size_t at = kSignature.size(); at + 8 <= bytes.size();) {
-    const uint32_t size = BigEndian32(bytes, at);
+    const uint32_t size = BigEndianAt(bytes, at);
     if (bytes.substr(at + 4, 4) == "IDAT") packed += size;
     at += size_t{12} + size;  // length, name and checksum
   }

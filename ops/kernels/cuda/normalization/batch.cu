@@ -1,6 +1,6 @@
 #include "ops/kernels/cuda/blocks/fold_launch.h"
 #include "ops/kernels/cuda/normalization/batch_body.h"
-#include "ops/kernels/cuda/normalization/batch_launch.h"
+#include "ops/kernels/cuda/normalization/batch_calls.h"
 
 namespace weft::cuda {
 namespace {

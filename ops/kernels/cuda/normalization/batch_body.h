@@ -10,7 +10,7 @@
 #include "ops/kernels/cuda/blocks/fold_body.h"
 #include "ops/kernels/cuda/blocks/line_fold.h"
 #include "ops/kernels/cuda/blocks/number_item.h"
-#include "ops/kernels/cuda/normalization/batch_launch.h"
+#include "ops/kernels/cuda/normalization/batch_calls.h"
 
 namespace weft::cuda {
 

@@ -8,7 +8,7 @@
 #include "ops/kernels/cuda/blocks/element_types.h"
 #include "ops/kernels/cuda/blocks/fold_plan.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
-#include "ops/kernels/cuda/normalization/batch_launch.h"
+#include "ops/kernels/cuda/normalization/batch_calls.h"
 #include "ops/kernels/cuda/normalization/normalization_dnn.h"
 #include "platform/status_macros.h"
 

@@ -1,6 +1,6 @@
 #include "ops/kernels/cuda/blocks/line_launch.h"
 #include "ops/kernels/cuda/normalization/normalize_body.h"
-#include "ops/kernels/cuda/normalization/normalize_launch.h"
+#include "ops/kernels/cuda/normalization/normalize_calls.h"
 
 namespace weft::cuda {
 namespace {

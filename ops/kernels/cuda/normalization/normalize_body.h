@@ -8,7 +8,7 @@
 
 #include "ops/kernels/cuda/blocks/line_body.h"
 #include "ops/kernels/cuda/blocks/number_item.h"
-#include "ops/kernels/cuda/normalization/normalize_launch.h"
+#include "ops/kernels/cuda/normalization/normalize_calls.h"
 
 namespace weft::cuda {
 

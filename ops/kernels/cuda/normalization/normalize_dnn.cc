@@ -8,7 +8,7 @@
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/blocks/line_plan.h"
 #include "ops/kernels/cuda/normalization/normalization_dnn.h"
-#include "ops/kernels/cuda/normalization/normalize_launch.h"
+#include "ops/kernels/cuda/normalization/normalize_calls.h"
 #include "platform/status_macros.h"
 
 namespace weft::cuda {

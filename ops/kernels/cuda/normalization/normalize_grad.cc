@@ -9,8 +9,8 @@
 #include "ops/kernels/cuda/blocks/fold_plan.h"
 #include "ops/kernels/cuda/blocks/launch_status.h"
 #include "ops/kernels/cuda/blocks/line_plan.h"
+#include "ops/kernels/cuda/normalization/normalize_calls.h"
 #include "ops/kernels/cuda/normalization/normalize_dnn.h"
-#include "ops/kernels/cuda/normalization/normalize_launch.h"
 #include "ops/kernels/cuda/normalization/normalize_walk_launch.h"
 #include "platform/status_macros.h"
 

@@ -1,7 +1,7 @@
 #include "ops/kernels/cuda/blocks/fold_launch.h"
 #include "ops/kernels/cuda/blocks/line_launch.h"
+#include "ops/kernels/cuda/normalization/normalize_calls.h"
 #include "ops/kernels/cuda/normalization/normalize_grad_body.h"
-#include "ops/kernels/cuda/normalization/normalize_launch.h"
 
 namespace weft::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "ops/kernels/cuda/blocks/fold_layout.h"
-#include "ops/kernels/cuda/normalization/normalize_launch.h"
+#include "ops/kernels/cuda/normalization/normalize_calls.h"
 
 namespace weft::cuda {
 

@@ -1,7 +1,7 @@
 // Launches BatchNormalization and its gradient. T: a floating type; Compute<T>: what statistics and
 // coefficients are in.
-#ifndef WEFT_OPS_KERNELS_CUDA_NORMALIZATION_BATCH_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_NORMALIZATION_BATCH_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_NORMALIZATION_BATCH_CALLS_H_
+#define WEFT_OPS_KERNELS_CUDA_NORMALIZATION_BATCH_CALLS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -87,4 +87,4 @@ int LaunchBatchGradApply(LaunchQueue queue, const BatchPlan& plan, bool packed,
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_NORMALIZATION_BATCH_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_NORMALIZATION_BATCH_CALLS_H_

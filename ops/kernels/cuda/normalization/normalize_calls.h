@@ -1,7 +1,7 @@
 // Launches the normalizations of rows: LayerNormalization, RMSNormalization, those of groups and
 // instances, and the gradients of the first two. T: a floating type; C: what it is computed in.
-#ifndef WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_LAUNCH_H_
-#define WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_LAUNCH_H_
+#ifndef WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_CALLS_H_
+#define WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_CALLS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -89,4 +89,4 @@ int LaunchNormalizeColumns(LaunchQueue queue, const FoldLaunch& fold,
 
 }  // namespace weft::cuda
 
-#endif  // WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_LAUNCH_H_
+#endif  // WEFT_OPS_KERNELS_CUDA_NORMALIZATION_NORMALIZE_CALLS_H_
