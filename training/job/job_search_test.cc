@@ -113,6 +113,7 @@ CostModel FastBehindASlowLink(const std::vector<std::string>& host_ops) {
   profile.devices[0].host_copy_seconds = 1e-3;
   profile.device_of = {0, 1};
   profile.within_host = RoundLink(1, 1e3);
+  profile.within_host.through_host = true;  // measured where one of both has no card
   return ModelOf(std::move(profile)).WithHostOps(host_ops);
 }
 
