@@ -85,15 +85,16 @@ TEST_F(PartitionerTest, StepsCommitWhereUpdatesNeedNoOtherRank) {
     }
     return partitions_.front().commits;
   };
-  SetMesh(2, 1, 2, 2);
+  SetMesh(2, 1, 1, 2);
   EXPECT_FALSE(commit());  // nobody has asked
   plan_.commits = true;
   EXPECT_TRUE(commit());
   EXPECT_TRUE(partitions_.front().Clone().commits);
-  SetMesh(2, 1, 1, 2);
-  EXPECT_TRUE(commit());
   plan_.zero = 1;
   EXPECT_FALSE(commit());
+  plan_.zero = 0;
+  SetMesh(2, 1, 2, 2);
+  EXPECT_TRUE(commit());
 }
 
 TEST_F(PartitionerTest, CudnnAndFusionAreChoicesOfAllRanks) {
