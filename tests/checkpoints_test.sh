@@ -99,7 +99,8 @@ echo "$kills kills, $killed_in_write while a checkpoint was written"
 
 # ---- SIGTERM: the step ends, its state is saved, the model is written, exit code 11.
 expect whole 400
-run stopped 400 --checkpoint stopped --checkpoint-every 50 &
+expect longer 4000
+run stopped 4000 --checkpoint stopped --checkpoint-every 50 &
 shell=$!
 job=
 while [ -z "$job" ] && kill -0 "$shell" 2> /dev/null; do job=$(pgrep -P "$shell" | head -1); done
@@ -108,29 +109,29 @@ kill -TERM "$job"
 wait "$shell"
 code=$?
 if [ "$code" -eq 11 ]; then
-  grep -q '^stopped by SIGTERM after step [0-9]* of 400$' stopped.log || fail "does not say so: $(cat stopped.log)"
+  grep -q '^stopped by SIGTERM after step [0-9]* of 4000$' stopped.log || fail "does not say so: $(cat stopped.log)"
   [ -e stopped.onnx ] || fail "no model after SIGTERM"
 else
   fail "exit $code after SIGTERM: $(tail -3 stopped.log)"
 fi
-expect continued 400 --checkpoint stopped --resume
-same continued whole
+expect continued 4000 --checkpoint stopped --resume
+same continued longer
 
 # ---- SIGUSR1: saved between two steps, and the job goes on. SIGHUP: as SIGTERM.
-run asked 400 --checkpoint asked --checkpoint-every 50 --keep 100 &
+run asked 1000000 --checkpoint asked --checkpoint-every 1000 --keep 1000 &
 shell=$!
 job=
 while [ -z "$job" ] && kill -0 "$shell" 2> /dev/null; do job=$(pgrep -P "$shell" | head -1); done
-await_step asked 50 "$shell" false
+await_step asked 1000 "$shell" false
 kill -USR1 "$job"
-odd() { compgen -G 'asked/step-*' | grep -v -e '00$' -e '50$'; }
+odd() { compgen -G 'asked/step-*' | grep -v '000$'; }
 for _ in $(seq 100); do odd > /dev/null && break; sleep 0.05; done
 odd > /dev/null || fail "SIGUSR1 saved nothing: $(ls asked)"
 kill -HUP "$job"
 wait "$shell"
 code=$?
 [ "$code" -eq 11 ] || fail "exit $code after SIGHUP: $(tail -3 asked.log)"
-grep -q '^stopped by SIGHUP after step [0-9]* of 400$' asked.log || fail "does not say so: $(cat asked.log)"
+grep -q '^stopped by SIGHUP after step [0-9]* of 1000000$' asked.log || fail "does not say so: $(cat asked.log)"
 
 # ---- Damage is found, and the one before is taken.
 expect damaged 200 --checkpoint damaged --checkpoint-every 50
