@@ -188,7 +188,8 @@ INSTANTIATE_TEST_SUITE_P(All, FaultyOp,
                                            std::pair{"NoType", "output 0"}),
                          [](const auto& info) { return std::string(info.param.first); });
 
-// The schema function of this one sets no type: had it run, the error would be another one.
+// The schema function of this one sets no type: had it run, the error would be another one. Each
+// command is a process of its own, as a library that has been loaded keeps to the rules of then.
 TEST(DeniedOp, IsRefusedByEveryCommandBeforeAFunctionOfItRuns) {
   onnx::ModelProto model = NamedModel("agraph (float[N,4] x) => (float[M,4] y) { y = Relu(x) }");
   model.mutable_graph()->mutable_node(0)->set_op_type("NoType");
@@ -211,15 +212,15 @@ TEST(DeniedOp, IsRefusedByEveryCommandBeforeAFunctionOfItRuns) {
     command.insert(command.end(), {"--op_library", "ops/custom/testing/faulty_ops.so"});
     std::vector<std::string> denied = command;
     denied.insert(denied.end(), {"--deny-ops", "faulty::No*"});
-    const CommandResult result = RunCommand(denied);
+    const CommandResult result = RunProgram(denied);
     EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kModel)) << result.err;
     ExpectOneParagraph(result.err);
     EXPECT_THAT(result.err, HasSubstr("node 'node0' (NoType): operator 'faulty::NoType' is denied "
                                       "by --deny-ops 'faulty::No*'"));
     std::vector<std::string> not_allowed = command;
     not_allowed.insert(not_allowed.end(), {"--allow-ops", "*"});
-    EXPECT_THAT(RunCommand(not_allowed).err, HasSubstr("operator 'faulty::NoType' is not allowed"));
-    const CommandResult allowed = RunCommand(command);
+    EXPECT_THAT(RunProgram(not_allowed).err, HasSubstr("operator 'faulty::NoType' is not allowed"));
+    const CommandResult allowed = RunProgram(command);
     EXPECT_THAT(allowed.err, Not(HasSubstr("-ops")));
   }
 }

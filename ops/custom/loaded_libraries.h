@@ -15,6 +15,7 @@ struct OpLibrary {
   std::string checksum;  // of the file's content, 16 hexadecimal digits
   // Full names, "example::Square", of those that the policy of operators allows.
   std::vector<std::string> ops;
+  std::vector<std::string> forbidden;  // those that it does not allow: they stay unknown
 };
 
 // For the loader. Ops of the description that `library` does not name stay unknown. `description`

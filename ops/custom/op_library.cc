@@ -158,17 +158,20 @@ absl::Status RegisterKernels(const WeftOpDescriptor& op) {
   return add(DeviceKind::kCuda, op.run_cuda);
 }
 
-// Everything is checked before anything is registered. What the process's policy of operators does
-// not allow is left out: nobody can call a function of such an op.
-absl::StatusOr<std::vector<std::string>> RegisterAll(const WeftOpLibrary& library) {
+// Fills in the names. Everything is checked before anything is registered. What the process's
+// policy of operators does not allow is left out: nobody can call a function of such an op.
+absl::Status RegisterAll(const WeftOpLibrary& library, OpLibrary& loaded) {
   std::vector<std::pair<const WeftOpDescriptor*, OpSchema>> allowed;
   std::set<std::string> names;
   for (uint32_t k = 0; k < library.num_ops; ++k) {
     const WeftOpDescriptor& op = library.ops[k];
     WEFT_ASSIGN_OR_RETURN(OpSchema schema, Declaration(op).Schema());
-    if (!CurrentOperatorPolicy().Check(op.domain, op.name).ok()) continue;
-    allowed.emplace_back(&op, std::move(schema));
     const std::string name = FullName(op);
+    if (!CurrentOperatorPolicy().Check(op.domain, op.name).ok()) {
+      loaded.forbidden.push_back(name);
+      continue;
+    }
+    allowed.emplace_back(&op, std::move(schema));
     const bool is_new =
         names.insert(name).second && OpRegistry::Global().Find(op.domain, op.name) == nullptr;
     if (!is_new) {
@@ -181,7 +184,8 @@ absl::StatusOr<std::vector<std::string>> RegisterAll(const WeftOpLibrary& librar
     WEFT_RETURN_IF_ERROR(OpRegistry::Global().Register(std::move(schema)));
     WEFT_RETURN_IF_ERROR(RegisterKernels(*op));
   }
-  return std::vector<std::string>(names.begin(), names.end());
+  loaded.ops.assign(names.begin(), names.end());
+  return absl::OkStatus();
 }
 
 // The handshake: nothing of a library is looked at before its version.
@@ -239,7 +243,7 @@ absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& pa
   for (const OpLibrary& library : LoadedOpLibraries()) {
     if (library.checksum == checksum) return library;
   }
-  OpLibrary library{std::filesystem::absolute(path).string(), checksum, {}};
+  OpLibrary library{std::filesystem::absolute(path).string(), checksum, {}, {}};
   const absl::Status tried = TryApart([&library] { return Open(library.path).status(); }, patience);
   if (!tried.ok()) return InLibrary(path, tried);
   const absl::StatusOr<const WeftOpLibrary*> description = Open(library.path);
@@ -248,9 +252,8 @@ absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& pa
     return InLibrary(
         path, absl::FailedPreconditionError("the file was changed while it was loaded; try again"));
   }
-  auto ops = RegisterAll(**description);
-  if (!ops.ok()) return InLibrary(path, ops.status());
-  library.ops = *std::move(ops);
+  const absl::Status registered = RegisterAll(**description, library);
+  if (!registered.ok()) return InLibrary(path, registered);
   AddLoadedLibrary(library, **description);
   return library;
 }

@@ -183,6 +183,9 @@ void NoteUnmatchedPatterns(Console& console) {
   for (const OpSchema* schema : OpRegistry::Global().All()) {
     known.push_back(FullOpName(schema->domain(), schema->name()));
   }
+  for (const OpLibrary& library : LoadedOpLibraries()) {
+    known.insert(known.end(), library.forbidden.begin(), library.forbidden.end());
+  }
   for (const std::string& pattern : CurrentOperatorPolicy().Unmatched(known)) {
     *console.err << "note: " << pattern
                  << " fits no operator that is known; see graph_runner ops\n";
