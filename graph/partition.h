@@ -120,8 +120,9 @@ struct Partition {
   // Nodes that its device computes by one kernel are fused (ops/fusion), where its kind has rules.
   // Not if `strict`.
   bool fuses_nodes = false;
-  // All that the step's updates need from other ranks comes before its guard (OrderOfEnd), so that a
-  // rank that has come there can end the step alone. The same on all ranks.
+  // The ranks agree on the step behind its guard (StepCommit). All that its updates need from other
+  // ranks comes before (OrderOfEnd), and each has replicas, so that it can be ended without one. The
+  // same on all ranks.
   bool commits = false;
   int threads = 1;
   int64_t global_batch = 0;  // samples in the step

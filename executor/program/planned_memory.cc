@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "executor/interfaces/step_commit.h"
 #include "executor/lowering/executor_environment.h"
 #include "executor/memory/unexpected_messages.h"
 #include "executor/program/compile_step.h"
@@ -66,6 +67,11 @@ class NoInput final : public InputSource {
   }
 };
 
+class NobodyAgrees final : public StepCommit {
+ public:
+  absl::Status Agree(int64_t) override { return NeverRun("commit"); }
+};
+
 }  // namespace
 
 absl::StatusOr<ProgramMemory> PlanProgramMemory(const Partition& partition, Device& device) {
@@ -85,12 +91,14 @@ absl::StatusOr<PlannedProgram> PlanProgram(const Partition& partition, Device& d
   }
   UnconnectedCommunicator communicator(partition.rank);
   NoInput input;
+  NobodyAgrees commit;
   ExecutorEnvironment environment;
   environment.device = &device;
   environment.variables = &variables;
   environment.communicator = &communicator;
   environment.input = &input;
   environment.clock = &RealClock();
+  environment.commit = partition.commits ? &commit : nullptr;
   environment.max_arena_bytes = max_bytes - variables.bytes();
   environment.observe_lowering = observe_lowering;
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<StepProgram> program,

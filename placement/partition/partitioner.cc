@@ -70,7 +70,8 @@ absl::StatusOr<std::vector<Partition>> PartitionStep(const Graph& graph, const P
   for (int rank = 0; rank < plan.mesh.size(); ++rank) ranks.push_back(RankId(rank));
   WEFT_ASSIGN_OR_RETURN(std::vector<Partition> partitions,
                         PartitionRanks(graph, plan, shape, ranks, evaluator));
-  bool commits = true;
+  // With ranks that have what no other has, no step can be ended without one of them.
+  bool commits = plan.mesh.data > 1 && plan.zero == 0;
   for (const Partition& partition : partitions) {
     WEFT_ASSIGN_OR_RETURN(const bool need_peers, UpdatesNeedPeers(partition));
     commits = commits && !need_peers;

@@ -184,6 +184,11 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
   WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(job->model, job->training.loss, job->job, job->spec));
   AddEvaluationNotes(loop.evaluation(), job->job);
   job->spec.commits = flags.loop().continues() && JobRecovery::WhyNot(job->job, job->spec).empty();
+  if (!job->spec.commits) {
+    for (JobProgram& program : job->job.programs) {
+      for (Partition& partition : program.partitions) partition.commits = false;
+    }
+  }
   return job;
 }
 
