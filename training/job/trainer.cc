@@ -102,7 +102,8 @@ class Loop {
         progress_(progress),
         clock_(options.clock != nullptr ? *options.clock : RealClock()),
         watch_(options.watch),
-        done_(options.first_step) {
+        done_(options.first_step),
+        run_begin_(done_) {
     if (!job.updates.empty()) order_ = TurnOrderOf(job.updates);
   }
 
@@ -122,12 +123,17 @@ class Loop {
   // A range without steps that saves the state as it is.
   StepRange Snapshot(const std::string& folder) const;
   absl::Status RunStretch(const std::vector<StepRange>& ranges, int64_t end);
-  // Of the ranges, `taken` counts the steps whose reports have been taken.
-  absl::Status RunRanges(const std::vector<StepRange>& ranges, int64_t& taken);
+  absl::Status RunRanges(const std::vector<StepRange>& ranges);
   // The report of the `index`-th step of the ranges.
   void TakeOf(const std::vector<StepRange>& ranges, const StepReport& report, int64_t index);
-  // The stretch was cut short by `loss`: goes on without who was lost.
-  absl::Status GoOn(const absl::Status& loss, const std::vector<StepRange>& ranges, int64_t taken);
+  // Who is lost after its own last step is told of by its peers alone, whose waits are aborted.
+  bool MayGoOn(const absl::Status& error) const {
+    return (absl::IsUnavailable(error) || absl::IsAborted(error)) && options_.losses != nullptr &&
+           !gave_up_;
+  }
+  // The newest run of steps was cut short by `loss`, or had ended before: goes on without who was
+  // lost.
+  absl::Status GoOn(const absl::Status& loss, const std::vector<StepRange>& ranges);
   absl::Status CallHooks();
   absl::Status SaveLast();
   // The next stretch, and what comes after it.
@@ -156,6 +162,8 @@ class Loop {
   StepWatch* watch_;                // null: nobody watches
   std::optional<TurnOrder> order_;  // of several updates
   int64_t done_;                    // steps
+  int64_t run_begin_;               // of the newest run of steps: those done before it
+  int64_t taken_ = 0;               // steps of that run whose reports have been taken
   bool gave_up_ = false;            // a loss has ended the run
   int64_t stretch_ = 1;
   std::string kind_ = kTrainingSteps;      // of the programs that steps run
@@ -311,10 +319,12 @@ void Loop::TakeOf(const std::vector<StepRange>& ranges, const StepReport& report
   Take(report, done_ + index, range->program);
 }
 
-absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges, int64_t& taken) {
+absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges) {
+  run_begin_ = done_;
+  taken_ = 0;
   const auto report = [&](const StepReport& done) {
     MutexLock lock(mutex_);
-    TakeOf(ranges, done, taken++);
+    TakeOf(ranges, done, taken_++);
   };
   if (watch_ == nullptr) return coordinator_.RunSteps(ranges, report);
   return coordinator_.RunSteps(ranges, report, [this](int rank, const StepReport& done) {
@@ -323,9 +333,8 @@ absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges, int64_t& take
   });
 }
 
-absl::Status Loop::GoOn(const absl::Status& loss, const std::vector<StepRange>& ranges,
-                        int64_t taken) {
-  auto settled = options_.losses->GoOn(coordinator_, loss, taken);
+absl::Status Loop::GoOn(const absl::Status& loss, const std::vector<StepRange>& ranges) {
+  auto settled = options_.losses->GoOn(coordinator_, loss, taken_);
   if (!settled.ok()) {
     gave_up_ = true;
     return settled.status();
@@ -339,16 +348,16 @@ absl::Status Loop::GoOn(const absl::Status& loss, const std::vector<StepRange>& 
   watch_ = nullptr;
   kind_ = kTrainingSteps;
   stretch_ = 1;
-  done_ += settled->steps;
+  run_begin_ = done_ = run_begin_ + settled->steps;
+  taken_ = 0;
   return absl::OkStatus();
 }
 
 absl::Status Loop::RunStretch(const std::vector<StepRange>& ranges, int64_t end) {
   const LoggedPhase phase(absl::StrCat("steps ", done_, " to ", end), LogLevel::kDebug);
   const int64_t begin = clock_.MonotonicNanos();
-  int64_t taken = 0;
-  const absl::Status run = RunRanges(ranges, taken);
-  if (absl::IsUnavailable(run) && options_.losses != nullptr) return GoOn(run, ranges, taken);
+  const absl::Status run = RunRanges(ranges);
+  if (MayGoOn(run)) return GoOn(run, ranges);
   WEFT_RETURN_IF_ERROR(run);
   const int64_t steps = end - done_;
   const double seconds = static_cast<double>(clock_.MonotonicNanos() - begin) * 1e-9;
@@ -387,8 +396,7 @@ absl::Status Loop::SaveLast() {
 }
 
 absl::Status Loop::Survive(const absl::Status& error) {
-  const bool may_go_on = absl::IsUnavailable(error) && options_.losses != nullptr && !gave_up_;
-  return may_go_on ? GoOn(error, {}, 0) : error;
+  return MayGoOn(error) ? GoOn(error, {}) : error;
 }
 
 absl::Status Loop::RunNext() {

@@ -49,10 +49,10 @@ class StepWatch {
 class LossHandler {
  public:
   virtual ~LossHandler() = default;
-  // A call of RunSteps has ended with `loss`; `reported`: its steps whose reports have come. On
-  // success the coordinator's workers are those that are left, with programs of the job's names,
-  // and their state is that after the steps of the call that are returned. An error: the run ends
-  // with it.
+  // A call has ended with `loss`: RunSteps, or one after it. `reported`: steps of the newest
+  // RunSteps whose reports have come. On success the coordinator's workers are those that are left,
+  // with programs of the job's names, and their state is that after the steps of that RunSteps that
+  // are returned. An error: the run ends with it; `loss` itself where nobody is lost.
   virtual absl::StatusOr<SettledStep> GoOn(Coordinator& coordinator, const absl::Status& loss,
                                            int64_t reported) = 0;
 };

@@ -59,15 +59,16 @@ absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const ab
   Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
   const int64_t begin = clock.MonotonicNanos();
   const absl::Status known = options_.explain == nullptr ? loss : options_.explain(loss);
-  Log(LogLevel::kWarning, "a worker is lost: ", known.ToString());
+  Log(LogLevel::kWarning, "a worker may be lost: ", known.ToString());
   const int before = coordinator.size();
   std::vector<int> out;
   auto settled = GoOnOnce(coordinator, reported, out);
   if (!settled.ok()) {
-    return absl::Status(loss.code(), absl::StrCat(std::string(known.message()),
-                                                  "; the job cannot go on without it: ",
-                                                  std::string(settled.status().message())));
+    return absl::UnavailableError(absl::StrCat(
+        std::string(known.message()),
+        "; the job cannot go on without it: ", std::string(settled.status().message())));
   }
+  if (out.empty()) return loss;  // all workers answer: a peer's error ended the run
   losses_ += static_cast<int64_t>(out.size());
   const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
   options_.say(absl::StrFormat(
@@ -80,10 +81,7 @@ absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int6
                                                   std::vector<int>& out) {
   WEFT_ASSIGN_OR_RETURN(SettledStep settled,
                         SettleStep(coordinator.clients(), coordinator.runs(), reported));
-  // A peer's error may have ended a job whose workers are all there.
-  if (static_cast<int>(settled.left.size()) == coordinator.size()) {
-    return absl::FailedPreconditionError("all workers answer");
-  }
+  if (static_cast<int>(settled.left.size()) == coordinator.size()) return settled;
   WEFT_ASSIGN_OR_RETURN(SurvivorPlan survivors, PlanWithout(job_.plan, settled.left));
   WEFT_ASSIGN_OR_RETURN(std::vector<JobProgram> programs, options_.repartition(survivors.plan));
   out = Others(coordinator.size(), survivors.ranks);

@@ -67,6 +67,9 @@ class MortalClient final : public WorkerClient {
     worker_.Abort(absl::UnavailableError("the process was killed"));
   }
   bool is_dead() const { return dead_.load(); }
+  // It dies as soon as it has run its steps, or when a variable is read from it.
+  void DieAfterSteps() { dies_after_steps_ = true; }
+  void DieWhenRead() { dies_when_read_ = true; }
 
   std::string name() const override { return worker_.name(); }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
@@ -83,6 +86,7 @@ class MortalClient final : public WorkerClient {
     return is_dead() ? Lost() : worker_.WriteVariable(name, local);
   }
   absl::StatusOr<Tensor> ReadVariable(const std::string& name) override {
+    if (dies_when_read_) Die();
     if (is_dead()) return Lost();
     return worker_.ReadVariable(name);
   }
@@ -94,7 +98,9 @@ class MortalClient final : public WorkerClient {
     };
     const absl::Status status =
         report == nullptr ? worker_.RunSteps(ranges, nullptr) : worker_.RunSteps(ranges, told);
-    return is_dead() ? Lost() : status;
+    if (is_dead()) return Lost();
+    if (dies_after_steps_) Die();
+    return status;
   }
   absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override {
     if (is_dead()) return Lost();
@@ -111,6 +117,8 @@ class MortalClient final : public WorkerClient {
 
   WorkerClient& worker_;
   std::atomic<bool> dead_{false};
+  bool dies_after_steps_ = false;
+  bool dies_when_read_ = false;
 };
 
 // The run of one job, with what is lost in it.
@@ -235,6 +243,21 @@ TEST_F(JobRecoveryTest, ReplicasThatAreLeftComeToTheSameBits) {
     if (!lines_.empty()) ++cut;
   }
   EXPECT_GT(cut, 10);
+}
+
+// Its peers may still wait for what it has sent, or all of its steps are done and told.
+TEST_F(JobRecoveryTest, WhoIsLostAfterTheLastStepCostsNone) {
+  RunUndisturbed();
+  for (int victim = 0; victim < 4; ++victim) {
+    SCOPED_TRACE(victim);
+    Start(4, {.data = 4});
+    mortal_[static_cast<size_t>(victim)]->DieAfterSteps();
+    ExpectUndisturbed(Run());
+  }
+  Start(4, {.data = 4});
+  mortal_[0]->DieWhenRead();
+  ExpectUndisturbed(Run());
+  EXPECT_THAT(lines_, SizeIs(1));
 }
 
 TEST_F(JobRecoveryTest, AReplicaOfStagesAndShardsIsLostWhole) {
