@@ -9,6 +9,8 @@ namespace weft {
 namespace {
 
 constexpr int kEagerQuestions = 200;
+// On a busy machine a yield lasts as long as another process's turn, milliseconds.
+constexpr absl::Duration kEagerTime = absl::Microseconds(100);
 constexpr absl::Duration kFirstPause = absl::Microseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
 // A pause is at most this part of what was waited: so late is what has ended found.
@@ -21,6 +23,7 @@ bool PollUntil(absl::FunctionRef<bool()> is_done, Clock& clock, absl::Time deadl
   for (int i = 0; i < kEagerQuestions; ++i) {
     if (is_done()) return true;
     std::this_thread::yield();
+    if (clock.Now() - begin > kEagerTime) break;
   }
   Mutex mutex;
   CondVar nobody_notifies;

@@ -44,6 +44,27 @@ TEST(PollUntilTest, WhatIsDoneIsAskedOnce) {
   EXPECT_EQ(clock.waits, 0);
 }
 
+// Where each yield is the turn of another process, few are made.
+TEST(PollUntilTest, OnABusyMachineItPausesInsteadOfYielding) {
+  class BusyClock final : public Clock {
+   public:
+    absl::Time Now() override { return now_ += absl::Milliseconds(3); }
+    int64_t MonotonicNanos() override { return absl::ToUnixNanos(now_); }
+    bool WaitUntil(CondVar&, Mutex&, absl::Time) override {
+      ++waits;
+      return false;
+    }
+    int waits = 0;
+
+   private:
+    absl::Time now_ = absl::UnixEpoch();
+  };
+  BusyClock clock;
+  int questions = 0;
+  EXPECT_TRUE(PollUntil([&] { return ++questions == 50; }, clock, absl::InfiniteFuture()));
+  EXPECT_GE(clock.waits, 45);
+}
+
 // 50 pauses of 20 us, some 200 that grow, and then 50 of a millisecond.
 TEST(PollUntilTest, PausesGrowToAMillisecond) {
   JumpingClock clock;

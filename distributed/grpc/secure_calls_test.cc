@@ -214,8 +214,9 @@ TEST_F(SecureCallsTest, EachCallNeedsTheRoleThatTheTableSays) {
   for (const auto& [role, keys] : callers) {
     const auto stub = rpc::Control::NewStub(NewChannel(server_->address(), keys.get()));
     for (const auto& [kind, call] : calls) {
-      const auto rule = std::find_if(kCallRules.begin(), kCallRules.end(),
-                                     [&](const CallRule& entry) { return entry.call == kind; });
+      const auto rule =
+          std::find_if(kCallRules.begin(), kCallRules.end(),
+                       [kind = kind](const CallRule& entry) { return entry.call == kind; });
       ASSERT_NE(rule, kCallRules.end());
       if (kind == WorkerCall::kAttend && role == Role::kCoordinator)
         continue;  // waits for a worker
