@@ -35,6 +35,9 @@ struct KernelContext {
   int micro_batches = 1;
   int64_t first_sample = 0;
   int64_t samples = 0;
+  // `step` in memory of the device, as work of `stream` finds it: for a StepReadingKernel. Null
+  // where there is none; `step` is always there.
+  const int64_t* step_on_device = nullptr;
 };
 
 // Prepared for fixed shapes, dtypes and attributes. Used by one stream at a time (several
@@ -47,10 +50,15 @@ class Kernel {
   virtual size_t workspace_bytes() const { return 0; }
   // Memory of its own that it keeps from run to run, such as packed weights.
   virtual size_t retained_bytes() const { return 0; }
-  // True if what Run launches depends on KernelContext::step. On devices whose work launches
-  // kernels, runs of other kernels are recorded once and repeated, with the step of then.
+  // True if Run reads KernelContext::step, the host's, though it was given step_on_device. Devices
+  // that record repeat runs of other kernels, with the `step` of then. Asked when a program is
+  // compiled, and again after the first run, which may turn false into true.
   virtual bool depends_on_step() const { return false; }
 };
+
+// A kernel whose launches read *KernelContext::step_on_device, where that is given: its runs are
+// recorded, and each has the numbers of its step.
+class StepReadingKernel : public Kernel {};
 
 // A kernel that can run as one with those of other nodes, such as the updates of all parameters.
 // Has no workspace and does not ask for micro-batches.
