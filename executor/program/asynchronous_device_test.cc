@@ -3,12 +3,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "executor/lowering/testing/hand_made_partition.h"
 #include "executor/lowering/testing/lowering_fixture.h"
 #include "executor/lowering/testing/mirror_communicator.h"
@@ -288,39 +290,65 @@ TEST(AsynchronousDeviceTest, ARecordingIsMadeAnewWhenTheArenaHasMoved) {
   rank.program_.reset();
 }
 
-// y = x + step.
+// y = x + step, as the host says it: from the first run on, or known after that alone.
 class AddStep final : public Kernel {
  public:
+  explicit AddStep(bool is_known) : is_known_(is_known) {}
   absl::Status Run(const KernelContext& context) override {
     const auto* const x = static_cast<const float*>(context.inputs[0]);
     auto* const y = static_cast<float*>(context.outputs[0]);
     for (int i = 0; i < 2; ++i) y[i] = x[i] + static_cast<float>(context.step);
+    is_known_ = true;
     return absl::OkStatus();
   }
-  bool depends_on_step() const override { return true; }
+  bool depends_on_step() const override { return is_known_; }
+
+ private:
+  std::atomic<bool> is_known_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> NewCopyOrAddStep(const PrepareContext& context) {
-  if (context.node().name == "Scale_1") return std::make_unique<AddStep>();
-  return MakeKernel([](const KernelContext& run) {
-    const auto* const x = static_cast<const float*>(run.inputs[0]);
-    auto* const y = static_cast<float*>(run.outputs[0]);
-    for (int i = 0; i < 2; ++i) y[i] = x[i];
+// y = x + step, as the device has it.
+class AddStepOfDevice final : public StepReadingKernel {
+ public:
+  absl::Status Run(const KernelContext& context) override {
+    if (context.step_on_device == nullptr) return absl::InternalError("no step on the device");
+    const auto* const x = static_cast<const float*>(context.inputs[0]);
+    auto* const y = static_cast<float*>(context.outputs[0]);
+    for (int i = 0; i < 2; ++i) y[i] = x[i] + static_cast<float>(*context.step_on_device);
     return absl::OkStatus();
-  });
+  }
+};
+
+enum class StepFrom { kHost, kHostUnsaid, kDevice };
+
+// Kernels of Scale that copy, but for those of the named nodes, which add the step.
+void RegisterChain(KernelRegistry& kernels, const std::map<std::string, StepFrom>& adds) {
+  const absl::Status status = kernels.Register(
+      kWeftDomain, "Scale", DeviceKind::kCpu,
+      [adds](const PrepareContext& context) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        if (const auto add = adds.find(context.node().name); add != adds.end()) {
+          if (add->second == StepFrom::kDevice) return std::make_unique<AddStepOfDevice>();
+          return std::make_unique<AddStep>(/*is_known=*/add->second == StepFrom::kHost);
+        }
+        return MakeKernel([](const KernelContext& run) {
+          const auto* const x = static_cast<const float*>(run.inputs[0]);
+          auto* const y = static_cast<float*>(run.outputs[0]);
+          for (int i = 0; i < 2; ++i) y[i] = x[i];
+          return absl::OkStatus();
+        });
+      });
+  ASSERT_TRUE(status.ok()) << status;
 }
 
-TEST(AsynchronousDeviceTest, AKernelThatDependsOnTheStepIsNotRecorded) {
-  KernelRegistry kernels;
-  ASSERT_TRUE(kernels.Register(kWeftDomain, "Scale", DeviceKind::kCpu, NewCopyOrAddStep).ok());
-  Rank rank(1, {.records = true});
-  rank.kernels_ = &kernels;
-  // Four nodes, the second of which depends on the step: nothing is left to record.
-  Partition partition = NewPartition(1, [](GraphBuilder& b) {
-    Scaled(b, "a", "x", 1);
-    Scaled(b, "b", "a", 1);
-    Scaled(b, "c", "b", 1);
-    Scaled(b, "y", "c", 1);
+// So many nodes in a chain, whose kernels are those above.
+Partition ChainPartition(int nodes) {
+  Partition partition = NewPartition(1, [nodes](GraphBuilder& b) {
+    std::string from = "x";
+    for (int i = 0; i < nodes; ++i) {
+      const std::string to = i + 1 == nodes ? "y" : absl::StrCat("v", i);
+      Scaled(b, to, from, 1);
+      from = to;
+    }
   });
   AddSum(partition, "y", "sum", 0, 1);
   GraphBuilder end(partition.end);
@@ -328,11 +356,58 @@ TEST(AsynchronousDeviceTest, AKernelThatDependsOnTheStepIsNotRecorded) {
   Scaled(end, "got", "sum", 1);
   partition.end.AddOutput(Find(end, "got"));
   partition.reports = {"got"};
-  rank.Compile(partition);
+  return partition;
+}
+
+TEST(AsynchronousDeviceTest, AKernelThatDependsOnTheStepIsNotRecorded) {
+  KernelRegistry kernels;
+  RegisterChain(kernels, {{"Scale_1", StepFrom::kHost}});
+  Rank rank(1, {.records = true});
+  rank.kernels_ = &kernels;
+  // Three nodes, the second of which depends on the step: too little is left to record.
+  rank.Compile(ChainPartition(3));
   for (int step = 0; step < 4; ++step) {
     const auto got = rank.Step(step);
     ASSERT_TRUE(got.ok()) << got.status();
     EXPECT_THAT(*got, ElementsAre(1 + step, 10 + step));
+    EXPECT_EQ(rank.device_.calls().recorded_runs, 0);
+  }
+}
+
+TEST(AsynchronousDeviceTest, AKernelThatReadsTheStepOnTheDeviceIsRecordedWithTheOthers) {
+  for (const uint64_t seed : {1, 2, 3}) {
+    KernelRegistry kernels;
+    RegisterChain(kernels, {{"Scale_1", StepFrom::kDevice}, {"Scale_3", StepFrom::kDevice}});
+    Rank rank(seed, {.records = true});
+    rank.kernels_ = &kernels;
+    rank.Compile(ChainPartition(5));
+    int64_t runs = 0;
+    for (const int64_t step : {0, 1, 2, 1000, 7, 1001}) {
+      const auto got = rank.Step(step);
+      ASSERT_TRUE(got.ok()) << got.status();
+      EXPECT_THAT(*got, ElementsAre(1 + 2 * step, 10 + 2 * step));
+      EXPECT_EQ(rank.device_.calls().recorded_runs, runs);
+      EXPECT_EQ(rank.device_.calls().recordings, runs == 0 ? 0 : 1);
+      ++runs;
+    }
+    EXPECT_TRUE(rank.fake_.Verify().ok());
+  }
+}
+
+// As an operator of a library, of which nobody knows before it runs whether it asks for the step.
+TEST(AsynchronousDeviceTest, AKernelThatTurnsOutToDependOnTheStepCutsItsRecording) {
+  KernelRegistry kernels;
+  RegisterChain(kernels, {{"Scale_4", StepFrom::kHostUnsaid}});
+  Rank rank(1, {.records = true});
+  rank.kernels_ = &kernels;
+  rank.Compile(ChainPartition(9));
+  for (int step = 0; step < 5; ++step) {
+    const auto got = rank.Step(step);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_THAT(*got, ElementsAre(1 + step, 10 + step));
+    // Nodes 0 to 3, and 5 to 8.
+    EXPECT_EQ(rank.device_.calls().recordings, step < 2 ? 0 : 2);
+    EXPECT_EQ(rank.device_.calls().recorded_runs, step < 2 ? 0 : 2 * (step - 1));
   }
 }
 

@@ -89,6 +89,7 @@ absl::Status CompiledStep::Build(LoweredStep step) {
   WEFT_ASSIGN_OR_RETURN(memory_work_, MemoryWorkOf(*environment_.device));
   WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan,
                         step_.buffers.PlanArena(environment_.max_arena_bytes));
+  WEFT_RETURN_IF_ERROR(AddStepNumber());
   MeasureMemory(plan);
   arena_.Reserve(plan.arena_bytes);
   for (const LoweredInstruction& lowered : step_.compute) {
@@ -114,9 +115,19 @@ absl::Status CompiledStep::Build(LoweredStep step) {
   if (host_accessible_) {
     external_buffers_.Find(compute_, communication_list_);
   } else {
-    segments_.Find(compute_, first_update_);
+    segments_.Find(compute_);
   }
   return BuildStreams();
+}
+
+// For kernels that read it there, so that they can be part of a recording.
+absl::Status CompiledStep::AddStepNumber() {
+  if (host_accessible_) return absl::OkStatus();
+  const bool is_read =
+      std::any_of(step_.kernels.begin(), step_.kernels.end(), [](const auto& kernel) {
+        return dynamic_cast<const StepReadingKernel*>(kernel.get()) != nullptr;
+      });
+  return is_read ? scalars_.AddStep(*environment_.device) : absl::OkStatus();
 }
 
 void CompiledStep::FindCommit() {
@@ -142,6 +153,7 @@ absl::Status CompiledStep::BuildStreams() {
       run->context.inputs = run->inputs.data();
       run->context.outputs = run->outputs.data();
       run->context.stream = compute_stream_.get();
+      run->context.step_on_device = scalars_.step_on_device();
     }
     if (instruction.As<bound::Signal>() == nullptr) continue;
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Event> event, device.NewEvent());

@@ -79,6 +79,7 @@ class CompiledStep final : public StepProgram {
   std::string DebugString() const override { return Describe(step_); }
 
  private:
+  absl::Status AddStepNumber();
   absl::Status BuildStreams();
   // Where steps commit, and whether they end without other ranks after that.
   void FindCommit();

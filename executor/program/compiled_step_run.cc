@@ -103,13 +103,12 @@ inline absl::Status CompiledStep::Execute(Instruction& instruction, Stream& stre
 }
 
 absl::Status CompiledStep::RunActions(const StepOptions& options) {
+  if (!host_accessible_) return RunPart(0, compute_.size(), options);
   WEFT_RETURN_IF_ERROR(RunPart(0, first_update_, options));
   const int64_t begin = environment_.clock->MonotonicNanos();
   const int64_t waited_before = waited_nanos_;
   absl::Status status = RunPart(first_update_, compute_.size(), options);
-  if (host_accessible_) {
-    update_nanos_ = environment_.clock->MonotonicNanos() - begin - (waited_nanos_ - waited_before);
-  }
+  update_nanos_ = environment_.clock->MonotonicNanos() - begin - (waited_nanos_ - waited_before);
   return status;
 }
 
@@ -303,7 +302,8 @@ absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& resul
   // Without a commit nobody knows where a step begins to change variables.
   const bool commits = commit_ < compute_.size();
   state_ = commits ? StepState::kUnchanged : StepState::kTorn;
-  absl::Status status = scalars_.Write(options.scalars, *environment_.device, *compute_stream_);
+  absl::Status status =
+      scalars_.Write(current_step_, options.scalars, *environment_.device, *compute_stream_);
   if (status.ok()) status = PlaceReports(result);
   if (status.ok()) status = RunPrepared(options, result);
   if (!status.ok() && !Drain()) {

@@ -1,5 +1,6 @@
 #include "executor/program/recorded_segments.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "platform/status_macros.h"
@@ -19,22 +20,35 @@ bool CanBeRepeated(const Instruction& instruction) {
          instruction.As<bound::Pack>() != nullptr;
 }
 
+absl::Status EnqueueAll(size_t first, size_t last, absl::FunctionRef<absl::Status(size_t)> enqueue,
+                        size_t& failed) {
+  for (size_t i = first; i < last; ++i) {
+    failed = i;
+    WEFT_RETURN_IF_ERROR(enqueue(i));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-void RecordedSegments::Find(const std::vector<Instruction>& compute, size_t boundary) {
+void RecordedSegments::Find(const std::vector<Instruction>& compute) {
+  compute_ = &compute;
   segments_.clear();
   segment_of_.assign(compute.size(), -1);
-  for (size_t first = 0; first < compute.size();) {
-    size_t last = first;
-    while (last < compute.size() && (last == first || last != boundary) &&
-           CanBeRepeated(compute[last])) {
-      ++last;
+  AddWithin(0, compute.size(), /*has_run=*/false);
+}
+
+void RecordedSegments::AddWithin(size_t first, size_t last, bool has_run) {
+  for (size_t begin = first; begin < last;) {
+    size_t end = begin;
+    while (end < last && CanBeRepeated((*compute_)[end])) ++end;
+    if (end - begin >= kMinSegment) {
+      segment_of_[begin] = static_cast<int>(segments_.size());
+      Segment& segment = segments_.emplace_back();
+      segment.last = end;
+      segment.has_run = has_run;
     }
-    if (last - first >= kMinSegment) {
-      segment_of_[first] = static_cast<int>(segments_.size());
-      segments_.emplace_back().last = last;
-    }
-    first = last == first ? first + 1 : last;
+    begin = std::max(end, begin + 1);
   }
 }
 
@@ -52,16 +66,23 @@ absl::Status RecordedSegments::Run(size_t first, Stream& stream,
                                    size_t& failed) {
   Segment& segment = segments_[static_cast<size_t>(segment_of_[first])];
   failed = first;
+  const size_t last = segment.last;
   if (segment.has_run && !segment.is_current && can_record_) {
-    WEFT_RETURN_IF_ERROR(Record(segment, first, stream, enqueue, failed));
+    const auto begin = compute_->begin();
+    if (std::all_of(begin + static_cast<ptrdiff_t>(first), begin + static_cast<ptrdiff_t>(last),
+                    CanBeRepeated)) {
+      WEFT_RETURN_IF_ERROR(Record(segment, first, stream, enqueue, failed));
+    } else {
+      // Its parts are recorded in the next step.
+      segment_of_[first] = -1;
+      segment.recording.reset();
+      AddWithin(first, last, /*has_run=*/true);
+      return EnqueueAll(first, last, enqueue, failed);
+    }
   }
   if (segment.is_current) return segment.recording->Run(stream);
   segment.has_run = true;
-  for (size_t i = first; i < segment.last; ++i) {
-    failed = i;
-    WEFT_RETURN_IF_ERROR(enqueue(i));
-  }
-  return absl::OkStatus();
+  return EnqueueAll(first, last, enqueue, failed);
 }
 
 absl::Status RecordedSegments::Record(Segment& segment, size_t first, Stream& stream,

@@ -14,14 +14,16 @@
 namespace weft {
 
 // The segments of a program's compute list: instructions one after the other that need nothing of
-// the host and do the same in each step. The first run of a segment enqueues them, so that what is
+// the host and do the same in each step, but for what they read on the device (its memory has the
+// learning rate and the step's number). The first run of a segment enqueues them, so that what is
 // initialised at first use is not recorded. The second records them (Stream::BeginRecording) and
-// from then on the recording runs: one call of the host instead of one for each kernel. On devices
-// that cannot record, instructions are enqueued always. Used by the compute thread only.
+// from then on the recording runs: one call of the host instead of one for each kernel. A kernel
+// that has shown in the first run that it asks the host for the step cuts its segment in two. On
+// devices that cannot record, instructions are enqueued always. Used by the compute thread only.
 class RecordedSegments {
  public:
-  // Looks for segments; none goes across `boundary`.
-  void Find(const std::vector<Instruction>& compute, size_t boundary);
+  // Looks for segments. Borrows the list, which must not move.
+  void Find(const std::vector<Instruction>& compute);
   // The addresses of the instructions have changed: recordings are made anew, after a plain run.
   void Reset();
 
@@ -39,10 +41,13 @@ class RecordedSegments {
     bool is_current = false;  // the recording has today's addresses
     std::unique_ptr<RecordedWork> recording;
   };
+  // Makes segments of what can be recorded of instructions [first, last).
+  void AddWithin(size_t first, size_t last, bool has_run);
   absl::Status Record(Segment& segment, size_t first, Stream& stream,
                       absl::FunctionRef<absl::Status(size_t)> enqueue, size_t& failed);
 
   bool can_record_ = true;  // as far as is known
+  const std::vector<Instruction>* compute_ = nullptr;
   std::vector<Segment> segments_;
   std::vector<int> segment_of_;  // by first instruction; -1: none begins there
 };

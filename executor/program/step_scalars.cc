@@ -25,9 +25,15 @@ bool ToScalar(DType dtype, double number, std::byte* bytes) {
 
 }  // namespace
 
+absl::Status StepScalars::AddStep(Device& device) {
+  WEFT_ASSIGN_OR_RETURN(step_, device.Allocate(sizeof(int64_t)));
+  return absl::OkStatus();
+}
+
 int64_t StepScalars::staging_bytes(const Device& device) const {
   if (device.info().host_accessible) return 0;
-  return static_cast<int64_t>(scalars_.size() * kAlignment);
+  const size_t numbers = scalars_.size() + (step_ == nullptr ? 0 : 1);
+  return static_cast<int64_t>(numbers * kAlignment);
 }
 
 absl::Status StepScalars::Prepare(Device& device) {
@@ -37,8 +43,15 @@ absl::Status StepScalars::Prepare(Device& device) {
   return absl::OkStatus();
 }
 
-absl::Status StepScalars::Write(const std::map<std::string, double>& values, Device& device,
-                                Stream& stream) {
+absl::Status StepScalars::Write(int64_t step, const std::map<std::string, double>& values,
+                                Device& device, Stream& stream) {
+  if (step_ != nullptr) {
+    void* const bytes = staging_ == nullptr ? static_cast<void*>(&step)
+                                            : static_cast<std::byte*>(staging_->data()) +
+                                                  scalars_.size() * kAlignment;
+    std::memcpy(bytes, &step, sizeof(step));
+    WEFT_RETURN_IF_ERROR(device.CopyFromHost(stream, bytes, step_->data(), sizeof(step)));
+  }
   for (size_t i = 0; i < scalars_.size(); ++i) {
     const StepScalar& scalar = scalars_[i];
     const auto value = values.find(scalar.name);
