@@ -3,6 +3,8 @@
 #define WEFT_OPS_RANDOM_DRAWS_H_
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "ops/kernel.h"
 #include "platform/random.h"
@@ -19,6 +21,21 @@ RandomKey KeyOfNode(const PrepareContext& context);
 inline int64_t FirstPlace(const KernelContext& run, const Shape& global_shape) {
   if (run.samples == 0) return 0;
   return run.first_sample * ((global_shape.num_elements() + run.samples - 1) / run.samples);
+}
+
+// MakeKernel of a callable that reads KernelContext::step on the host.
+template <typename Fn>
+std::unique_ptr<Kernel> MakeStepKernel(Fn fn) {
+  class StepKernel final : public Kernel {
+   public:
+    explicit StepKernel(Fn fn) : fn_(std::move(fn)) {}
+    absl::Status Run(const KernelContext& context) override { return fn_(context); }
+    bool depends_on_step() const override { return true; }
+
+   private:
+    Fn fn_;
+  };
+  return std::make_unique<StepKernel>(std::move(fn));
 }
 
 }  // namespace weft

@@ -40,7 +40,7 @@ KernelFactory Random(FillFn fill, std::string first_name, float first_default,
         context, context.OutputDType(0), FloatTypes(),
         [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
           using T = decltype(zero);
-          return MakeKernel([=](const KernelContext& run) {
+          return MakeStepKernel([=](const KernelContext& run) {
             T* out = Output<T>(run, 0);
             const RandomKey step = key.Fold(static_cast<uint64_t>(run.step));
             std::array<float, kPiece> numbers;
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareBernoulli(const PrepareContext& c
         context, context.OutputDType(0), RealTypes(),
         [&](auto to) -> absl::StatusOr<std::unique_ptr<Kernel>> {
           using R = decltype(to);
-          return MakeKernel([=](const KernelContext& run) {
+          return MakeStepKernel([=](const KernelContext& run) {
             const T* p = Input<T>(run, 0);
             R* out = Output<R>(run, 0);
             const RandomKey step = key.Fold(static_cast<uint64_t>(run.step));
@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMultinomial(const PrepareContext&
     return PrepareByDType(context, context.OutputDType(0), IndexTypes(),
                           [&](auto to) -> absl::StatusOr<std::unique_ptr<Kernel>> {
                             using R = decltype(to);
-                            return MakeKernel([=](const KernelContext& run) {
+                            return MakeStepKernel([=](const KernelContext& run) {
                               const T* logits = Input<T>(run, 0);
                               R* out = Output<R>(run, 0);
                               const RandomKey step = key.Fold(static_cast<uint64_t>(run.step));
@@ -291,7 +291,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareDropout(const PrepareContext& con
   const DType dtype = context.InputDType(0);
   const size_t bytes = DTypeBytes(dtype, shape.num_elements());
   if (DTypeBits(dtype) == 8) {
-    return MakeKernel([=](const KernelContext& run) {
+    return MakeStepKernel([=](const KernelContext& run) {
       return RunDropout(mode, numbers, shape, slice, bytes, run,
                         [&](int64_t at, const bool* kept, double ratio, int64_t count) {
                           ScaleKeptCodes(dtype, Input<uint8_t>(run, 0) + at, kept, ratio, count,
@@ -302,7 +302,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareDropout(const PrepareContext& con
   return PrepareByDType(
       context, dtype, FloatTypes(), [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
         using T = decltype(zero);
-        return MakeKernel([=](const KernelContext& run) {
+        return MakeStepKernel([=](const KernelContext& run) {
           return RunDropout(mode, numbers, shape, slice, bytes, run,
                             [&](int64_t at, const bool* kept, double ratio, int64_t count) {
                               ScaleKept<T>(Input<T>(run, 0) + at, kept, ratio, count,

@@ -17,12 +17,12 @@ struct PhiloxBlock {
   uint32_t words[4];
 };
 
-// RandomKey::Block(index): Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
-// easy as 1, 2, 3", SC 2011).
-WEFT_GPU PhiloxBlock BlockOf(PhiloxKey key, uint64_t index) {
-  uint32_t c0 = static_cast<uint32_t>(index);
-  uint32_t c1 = static_cast<uint32_t>(index >> 32);
-  uint32_t c2 = 0;
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011) of the counter {low half of value, high half, use, 0}; `use` as in platform/random.cc.
+WEFT_GPU PhiloxBlock PhiloxOf(PhiloxKey key, uint32_t use, uint64_t value) {
+  uint32_t c0 = static_cast<uint32_t>(value);
+  uint32_t c1 = static_cast<uint32_t>(value >> 32);
+  uint32_t c2 = use;
   uint32_t c3 = 0;
   uint32_t k0 = key.words[0];
   uint32_t k1 = key.words[1];
@@ -38,6 +38,15 @@ WEFT_GPU PhiloxBlock BlockOf(PhiloxKey key, uint64_t index) {
     k1 += 0xBB67AE85U;
   }
   return {{c0, c1, c2, c3}};
+}
+
+// RandomKey::Block(index).
+WEFT_GPU PhiloxBlock BlockOf(PhiloxKey key, uint64_t index) { return PhiloxOf(key, 0, index); }
+
+// RandomKey::Fold(value).
+WEFT_GPU PhiloxKey FoldOf(PhiloxKey key, uint64_t value) {
+  const auto block = PhiloxOf(key, 1, value);
+  return {{block.words[0], block.words[1]}};
 }
 
 // The words of places [place, place + kCount), four to a block.

@@ -57,7 +57,7 @@ class ModeOperands {
 
 // With the attribute `seed`, the first step draws what ONNX's reference does (a Mersenne twister's
 // numbers); all else is a function of seed, node, step and place. As on the CPU.
-class DropoutKernel final : public Kernel {
+class DropoutKernel final : public StepReadingKernel {
  public:
   static absl::StatusOr<std::unique_ptr<Kernel>> Make(const PrepareContext& context) {
     const DType dtype = context.InputDType(0);
@@ -97,13 +97,11 @@ class DropoutKernel final : public Kernel {
     return twists_ && !has_mask_ ? static_cast<size_t>(count_) : 0;
   }
 
-  bool depends_on_step() const override { return true; }
-
   absl::Status Run(const KernelContext& run) override {
     if (count_ == 0) return absl::OkStatus();
     DropoutCall call;
     call.queue = QueueOf(run);
-    call.key = KeyOfRun(key_, run);
+    call.key = StepKeyOf(key_, run);
     call.places = places_;
     call.places.first += FirstPlace(run, global_);
     call.mode = mode_.Of(run);
@@ -111,8 +109,10 @@ class DropoutKernel final : public Kernel {
     call.y = run.outputs[0];
     call.mask = has_mask_ ? static_cast<uint8_t*>(run.outputs[1]) : nullptr;
     call.count = count_;
-    if (twists_ && run.step == 0) {
+    // A recording has both, and its kernels look which step it is.
+    if (twists_ && (run.step_on_device != nullptr || run.step == 0)) {
       twister_.queue = call.queue;
+      twister_.step = run.step_on_device;
       twister_.mode = call.mode;
       twister_.first_place = FirstPlace(run, global_);
       twister_.kept = has_mask_ ? call.mask : static_cast<uint8_t*>(run.workspace);

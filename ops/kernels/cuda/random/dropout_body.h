@@ -42,32 +42,47 @@ WEFT_GPU uint32_t ThresholdOf(double ratio) {
   return static_cast<uint32_t>(std::ceil(ratio * 0x1p24));
 }
 
+// The step whose number lies there is 0; so it is where nothing lies.
+template <class Gpu>
+WEFT_GPU bool IsFirst(Gpu& gpu, const int64_t* step) {
+  return step == nullptr || gpu.Global(step)[0] == 0;
+}
+
 // y = kept ? x / (1 - ratio) : 0, and what is kept as a mask. y may be x.
 template <typename T, typename Index>
 struct DropoutBody {
   const T* x;
   T* y;
   uint8_t* mask;        // null: not wanted
-  const uint8_t* kept;  // what was drawn before; null: the key's numbers. May be `mask`.
+  const uint8_t* kept;  // what was drawn before, in step 0 alone; null: never. May be `mask`.
   int64_t count;
   int64_t packets;  // of 4
   int64_t first_place;
   BroadcastMap<1, Index> places;
-  PhiloxKey key;
+  StepKey node;
   DropoutMode mode;
+
+  // What all threads of a step share.
+  struct Numbers {
+    PhiloxKey key;
+    bool are_drawn;  // before
+    uint32_t threshold;
+  };
 
   // Whether elements [i, i + kCount) are kept.
   template <int kCount, class Gpu>
-  WEFT_GPU void Draw(Gpu& gpu, int64_t i, uint32_t threshold, uint8_t (&keeps)[kCount]) const {
-    if (threshold == 0) {
+  WEFT_GPU void Draw(Gpu& gpu, int64_t i, const Numbers& numbers, uint8_t (&keeps)[kCount]) const {
+    if (numbers.threshold == 0) {
       for (int v = 0; v < kCount; ++v) keeps[v] = 1;
-    } else if (kept != nullptr) {
+    } else if (numbers.are_drawn) {
       const auto drawn = gpu.Global(kept);
       for (int v = 0; v < kCount; ++v) keeps[v] = drawn[i + v];
     } else {
       const int64_t place = first_place + places.At(static_cast<Index>(i)).of[0];
-      const auto words = PhiloxWords<kCount>::At(key, static_cast<uint64_t>(place));
-      for (int v = 0; v < kCount; ++v) keeps[v] = (words.words[v] >> 8) >= threshold ? 1 : 0;
+      const auto words = PhiloxWords<kCount>::At(numbers.key, static_cast<uint64_t>(place));
+      for (int v = 0; v < kCount; ++v) {
+        keeps[v] = (words.words[v] >> 8) >= numbers.threshold ? 1 : 0;
+      }
     }
   }
 
@@ -77,13 +92,14 @@ struct DropoutBody {
     const auto from = gpu.Global(x);
     const auto to = gpu.Global(y);
     const double ratio = RatioOf(gpu, mode);
-    const uint32_t threshold = ThresholdOf(ratio);
+    const Numbers numbers = {KeyOf(gpu, node), kept != nullptr && IsFirst(gpu, node.step),
+                             ThresholdOf(ratio)};
     const C scale = static_cast<C>(1 / (1 - ratio));
     for (int64_t p = gpu.index(); p < packets; p += gpu.stride()) {
       T values[4];
       LoadFour(gpu, from, 4 * p, values);
       uint8_t keeps[4];
-      Draw<4>(gpu, 4 * p, threshold, keeps);
+      Draw<4>(gpu, 4 * p, numbers, keeps);
       for (int v = 0; v < 4; ++v) {
         values[v] = Narrow<T>(keeps[v] != 0 ? Widen<T>(values[v]) * scale : C{0});
       }
@@ -92,7 +108,7 @@ struct DropoutBody {
     }
     for (int64_t i = 4 * packets + gpu.index(); i < count; i += gpu.stride()) {
       uint8_t keeps[1];
-      Draw<1>(gpu, i, threshold, keeps);
+      Draw<1>(gpu, i, numbers, keeps);
       const C value = Widen<T>(from[i]);
       to[i] = Narrow<T>(keeps[0] != 0 ? value * scale : C{0});
       if (mask != nullptr) gpu.Global(mask)[i] = keeps[0];
@@ -170,6 +186,7 @@ struct TwisterBody {
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
+    if (!IsFirst(gpu, call.step)) return;
     const auto words = gpu.template Shared<0, uint32_t, kWords>();
     const auto kept = gpu.Global(call.kept);
     const double ratio = RatioOf(gpu, call.mode);

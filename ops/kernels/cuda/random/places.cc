@@ -29,9 +29,10 @@ absl::StatusOr<PlaceMap> PlacesOf(const PrepareContext& context, const Shape& sh
   return places;
 }
 
-PhiloxKey KeyOfRun(const RandomKey& node, const KernelContext& run) {
-  const RandomKey step = node.Fold(static_cast<uint64_t>(run.step));
-  return {{step.words()[0], step.words()[1]}};
+StepKey StepKeyOf(const RandomKey& node, const KernelContext& run) {
+  const bool is_on_device = run.step_on_device != nullptr;
+  const RandomKey key = is_on_device ? node : node.Fold(static_cast<uint64_t>(run.step));
+  return {{{key.words()[0], key.words()[1]}}, run.step_on_device};
 }
 
 }  // namespace weft::cuda

@@ -14,8 +14,8 @@ namespace weft::cuda {
 absl::StatusOr<PlaceMap> PlacesOf(const PrepareContext& context, const Shape& shape,
                                   const OperandSlice& slice);
 
-// The key of a run.
-PhiloxKey KeyOfRun(const RandomKey& node, const KernelContext& run);
+// The key of a run, which reads the step on the device where the run has it there.
+StepKey StepKeyOf(const RandomKey& node, const KernelContext& run);
 
 }  // namespace weft::cuda
 

@@ -27,11 +27,11 @@ KernelFactory RandomTensorOf(Distribution distribution, std::string first_name, 
     call.count = context.OutputShape(0).num_elements();
     call.a = context.attributes().Float(first_name, first_default);
     call.b = context.attributes().Float(second_name, second_default);
-    return MakeStepKernel([launch, call, key = KeyOfNode(context), shape = slice.global_shape,
-                           op = context.node().op](const KernelContext& run) {
+    return MakeDrawingKernel([launch, call, key = KeyOfNode(context), shape = slice.global_shape,
+                              op = context.node().op](const KernelContext& run) {
       RandomCall now = call;
       now.queue = QueueOf(run);
-      now.key = KeyOfRun(key, run);
+      now.key = StepKeyOf(key, run);
       now.places.first += FirstPlace(run, shape);
       now.y = run.outputs[0];
       return LaunchStatus(launch(now), op);
@@ -79,11 +79,11 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareBernoulli(const PrepareContext& c
   WEFT_ASSIGN_OR_RETURN(call.places, PlacesOf(context, context.OutputShape(0), slice));
   call.count = context.OutputShape(0).num_elements();
   call.one = BitsOfOne(to);
-  return MakeStepKernel(
+  return MakeDrawingKernel(
       [=, key = KeyOfNode(context), shape = slice.global_shape](const KernelContext& run) {
         BernoulliCall now = call;
         now.queue = QueueOf(run);
-        now.key = KeyOfRun(key, run);
+        now.key = StepKeyOf(key, run);
         now.places.first += FirstPlace(run, shape);
         now.p = run.inputs[0];
         now.y = run.outputs[0];
@@ -112,10 +112,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMultinomial(const PrepareContext&
     return context.Unimplemented(
         absl::StrCat("the kernel draws ", kDrawLimit, " samples of a row"));
   }
-  return MakeStepKernel([=, key = KeyOfNode(context)](const KernelContext& run) {
+  return MakeDrawingKernel([=, key = KeyOfNode(context)](const KernelContext& run) {
     MultinomialCall now = call;
     now.queue = QueueOf(run);
-    now.key = KeyOfRun(key, run);
+    now.key = StepKeyOf(key, run);
     now.first_place = FirstPlace(run, output);
     now.logits = run.inputs[0];
     now.y = run.outputs[0];

@@ -34,6 +34,14 @@ WEFT_GPU void LoadFour(Gpu& gpu, const Memory& memory, int64_t i, T (&values)[4]
   }
 }
 
+// The key of the step.
+template <class Gpu>
+WEFT_GPU PhiloxKey KeyOf(Gpu& gpu, const StepKey& key) {
+  if (key.step == nullptr) return key.key;
+  const int64_t step = gpu.Global(key.step)[0];
+  return FoldOf(key.key, static_cast<uint64_t>(step));
+}
+
 // In [low, high).
 struct UniformNumbers {
   float low;
@@ -77,7 +85,7 @@ struct RandomBody {
   int64_t packets;  // of 4
   int64_t first_place;
   BroadcastMap<1, Index> places;
-  PhiloxKey key;
+  StepKey node;
   Numbers numbers;
 
   WEFT_GPU uint64_t PlaceOf(int64_t i) const {
@@ -87,6 +95,7 @@ struct RandomBody {
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
     const auto to = gpu.Global(y);
+    const PhiloxKey key = KeyOf(gpu, node);
     for (int64_t p = gpu.index(); p < packets; p += gpu.stride()) {
       float drawn[4];
       numbers.template Draw<4>(key, PlaceOf(4 * p), drawn);
@@ -110,13 +119,14 @@ struct BernoulliBody {
   int64_t count;
   int64_t first_place;
   BroadcastMap<1, int64_t> places;
-  PhiloxKey key;
+  StepKey node;
   R one;
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
     const auto from = gpu.Global(p);
     const auto to = gpu.Global(y);
+    const PhiloxKey key = KeyOf(gpu, node);
     for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
       const auto place = static_cast<uint64_t>(first_place + places.At(i).of[0]);
       const float number = UniformOf(PhiloxWords<1>::At(key, place).words[0]);
@@ -134,12 +144,13 @@ struct MultinomialBody {
   FastDivisor<int32_t> samples;
   int64_t classes;
   int64_t first_place;
-  PhiloxKey key;
+  StepKey node;
 
   template <class Gpu>
   WEFT_GPU void operator()(Gpu& gpu) const {
     const auto all = gpu.Global(logits);
     const auto to = gpu.Global(y);
+    const PhiloxKey key = KeyOf(gpu, node);
     for (int64_t i = gpu.index(); i < count; i += gpu.stride()) {
       const auto row = all + samples.Divide(static_cast<int32_t>(i)).quotient * classes;
       double largest = -HUGE_VAL;

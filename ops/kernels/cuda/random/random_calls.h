@@ -23,13 +23,19 @@ struct PlaceMap {
   bool has_fours = false;
 };
 
+// What a step's numbers are drawn from.
+struct StepKey {
+  PhiloxKey key;                  // of the node; of the step, where `step` is null
+  const int64_t* step = nullptr;  // the step's number, in memory of the device
+};
+
 // ---- Tensors of random numbers.
 
 enum class Distribution : uint8_t { kUniform, kNormal };
 
 struct RandomCall {
   LaunchQueue queue;
-  PhiloxKey key;
+  StepKey key;
   PlaceMap places;
   void* y = nullptr;
   int64_t count = 0;
@@ -42,7 +48,7 @@ RandomLaunch FindRandom(Distribution distribution, DType dtype);
 // y[i] = one if the number of i is below p[i], else 0.
 struct BernoulliCall {
   LaunchQueue queue;
-  PhiloxKey key;
+  StepKey key;
   PlaceMap places;
   const void* p = nullptr;
   void* y = nullptr;
@@ -58,7 +64,7 @@ inline constexpr int64_t kDrawLimit = (int64_t{1} << 31) - 1;
 // y[i] = a class of row i / samples of the logits, drawn in proportion to e^logit.
 struct MultinomialCall {
   LaunchQueue queue;
-  PhiloxKey key;
+  StepKey key;
   int64_t first_place = 0;
   const void* logits = nullptr;  // [rows, classes]
   void* y = nullptr;             // [rows, samples]
@@ -84,6 +90,7 @@ inline constexpr int kMaxDropoutRank = 16;
 // The numbers of ONNX's reference, a Mersenne twister's: as bytes of what is kept.
 struct TwisterCall {
   LaunchQueue queue;
+  const int64_t* step = nullptr;  // in memory of the device: does nothing unless it is 0
   uint32_t seed = 0;
   DropoutMode mode;
   uint8_t* kept = nullptr;
@@ -98,13 +105,14 @@ int LaunchTwister(const TwisterCall& call);
 
 struct DropoutCall {
   LaunchQueue queue;
-  PhiloxKey key;
+  StepKey key;
   PlaceMap places;
   DropoutMode mode;
   const void* x = nullptr;
   void* y = nullptr;
-  uint8_t* mask = nullptr;        // null: not wanted
-  const uint8_t* kept = nullptr;  // of LaunchTwister; null: what the key draws
+  uint8_t* mask = nullptr;  // null: not wanted
+  // Of LaunchTwister, for step 0; null: what the key draws, as in all other steps.
+  const uint8_t* kept = nullptr;
   int64_t count = 0;
 };
 using DropoutLaunch = int (*)(const DropoutCall& call);

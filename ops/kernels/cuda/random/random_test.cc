@@ -1,13 +1,18 @@
 // Random numbers on the emulated GPU have the bits of the CPU's.
+#include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "ops/concrete_node.h"
 #include "ops/testing/emulator/gpu_op_tester.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"
+#include "platform/status_macros.h"
 
 namespace weft::testing {
 namespace {
@@ -195,22 +200,133 @@ TEST(DropoutGradOnGpu, ScalesWhatWasKept) {
   }
 }
 
-// Recordings of a step must not repeat what they draw.
-TEST(RandomOnGpu, KernelsThatDrawSayThatTheyDependOnTheStep) {
+// ---- The step's number, which lies on the device
+
+// What a run is told, besides its operands.
+struct RunPlace {
+  int64_t step = 0;
+  int64_t first_sample = 0;
+  int64_t samples = 0;
+};
+
+constexpr absl::Duration kDeadline = absl::Minutes(2);
+
+// The node's outputs in each of these runs of one prepared kernel. On a device whose memory the
+// host cannot reach, the number of the step is there alone: the host's is wrong.
+absl::StatusOr<std::vector<std::vector<Tensor>>> RunsOf(const OpCase& op_case, Device& device,
+                                                        const std::vector<RunPlace>& runs) {
+  const SingleNodeGraph single = MakeSingleNodeGraph(op_case);
+  NodeRunOptions options;
+  options.device = &device;
+  WEFT_ASSIGN_OR_RETURN(
+      const ConcreteNode node,
+      ConcreteNode::Create(single.graph->node(single.node), op_case.inputs, options));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel, node.Prepare());
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.NewStream("runs"));
+  const auto memory = [&](size_t bytes) -> absl::StatusOr<void*> {
+    WEFT_ASSIGN_OR_RETURN(buffers.emplace_back(), device.Allocate(bytes));
+    return buffers.back()->data();
+  };
+  std::vector<const void*> inputs;
+  for (const Tensor& input : op_case.inputs) {
+    WEFT_ASSIGN_OR_RETURN(void* const data, memory(input.bytes()));
+    WEFT_RETURN_IF_ERROR(device.CopyFromHost(*stream, input.raw_data(), data, input.bytes()));
+    inputs.push_back(data);
+  }
+  WEFT_ASSIGN_OR_RETURN(void* const number, memory(sizeof(int64_t)));
+  WEFT_ASSIGN_OR_RETURN(void* const workspace, memory(kernel->workspace_bytes()));
+  std::vector<std::vector<Tensor>> results;
+  for (const RunPlace& run : runs) {
+    WEFT_ASSIGN_OR_RETURN(std::vector<Tensor> tensors, node.AllocateOutputs());
+    std::vector<void*> outputs;
+    for (const Tensor& tensor : tensors) {
+      outputs.push_back(nullptr);
+      if (tensor.valid()) {
+        WEFT_ASSIGN_OR_RETURN(outputs.back(), memory(tensor.bytes()));
+      }
+    }
+    WEFT_RETURN_IF_ERROR(device.CopyFromHost(*stream, &run.step, number, sizeof(run.step)));
+    KernelContext context;
+    context.inputs = inputs.data();
+    context.outputs = outputs.data();
+    context.workspace = workspace;
+    context.stream = stream.get();
+    context.first_sample = run.first_sample;
+    context.samples = run.samples;
+    context.step = run.step;
+    if (!device.info().host_accessible) {
+      context.step = run.step + 1;
+      context.step_on_device = static_cast<const int64_t*>(number);
+    }
+    WEFT_RETURN_IF_ERROR(kernel->Run(context));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (!tensors[i].valid()) continue;
+      WEFT_RETURN_IF_ERROR(
+          device.CopyToHost(*stream, outputs[i], tensors[i].raw_data(), tensors[i].bytes()));
+    }
+    WEFT_RETURN_IF_ERROR(stream->Synchronize(kDeadline));
+    results.push_back(std::move(tensors));
+  }
+  return results;
+}
+
+// A job that was resumed has any number; step 0 is that of a node's own seed.
+TEST(RandomOnGpu, TheStepOnTheDeviceGivesTheBitsOfTheCpu) {
+  if (TestsOnARealGpu()) GTEST_SKIP() << "the device is the emulator's";
+  const Tensor p = RandomTensor({6, 8}, 1, 0, 1);
+  Attributes drawn = {{"dtype", static_cast<int64_t>(DType::kInt32)}, {"sample_size", int64_t{5}}};
+  const std::vector<OpCase> cases = {
+      {.op = "RandomUniform", .attributes = RandomOf({6, 8}, DType::kFloat32), .inputs = {}},
+      {.op = "RandomNormalLike", .inputs = {p}},
+      {.op = "Bernoulli", .inputs = {p}},
+      {.op = "Multinomial", .attributes = drawn, .inputs = {p}},
+      DropoutCase({6, 8}, DType::kFloat32, true),
+      DropoutCase({6, 8}, DType::kBfloat16, false),
+      DropoutCase({6, 8}, DType::kFloat32, true, {{"seed", int64_t{7}}}),
+      DropoutCase({6, 8}, DType::kFloat32, false, {{"seed", int64_t{7}}})};
+  const std::vector<RunPlace> runs = {
+      {0}, {1}, {2}, {0, 6, 12}, {3, 0, 6}, {3, 6, 12}, {1000007, 18, 24}, {int64_t{5} << 40}};
+  for (const OpCase& op_case : cases) {
+    SCOPED_TRACE(op_case.ToString());
+    const auto expected = RunsOf(op_case, CpuDevice(), runs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EmulatedDevice device({.seed = 3});
+    const auto got = RunsOf(op_case, device, runs);
+    ASSERT_TRUE(got.ok()) << got.status();
+    for (size_t i = 0; i < runs.size(); ++i) {
+      for (size_t k = 0; k < (*got)[i].size(); ++k) {
+        if (!(*expected)[i][k].valid()) continue;
+        EXPECT_TRUE(BitwiseEqual((*got)[i][k], (*expected)[i][k])) << "run " << i;
+      }
+    }
+    EXPECT_FALSE(BitwiseEqual((*got)[0][0], (*got)[1][0])) << "each step has other numbers";
+    EXPECT_TRUE(device.Verify().ok()) << device.Verify();
+  }
+}
+
+// So recordings have them: on a GPU because they read the step there, and on none that computes
+// with the CPU's kernels, which ask the host for it.
+TEST(RandomOnGpu, KernelsThatDrawSayWhereTheyReadTheStep) {
   const Tensor x = RandomTensor({7}, 1, 0, 1);
   for (const OpCase& op_case :
        {OpCase{.op = "Dropout", .inputs = {x}}, OpCase{.op = "Bernoulli", .inputs = {x}},
-        OpCase{.op = "RandomNormalLike", .inputs = {x}}}) {
-    EmulatedDevice device(EmulatedDeviceOptions{});
+        OpCase{.op = "RandomNormalLike", .inputs = {x}},
+        OpCase{.op = "Multinomial", .inputs = {RandomTensor({2, 7}, 1)}}}) {
+    EmulatedDevice gpu(EmulatedDeviceOptions{});
     const SingleNodeGraph single = MakeSingleNodeGraph(op_case);
-    NodeRunOptions options;
-    options.device = &device;
-    const auto node =
-        ConcreteNode::Create(single.graph->node(single.node), op_case.inputs, options);
-    ASSERT_TRUE(node.ok()) << node.status();
-    const auto kernel = node->Prepare();
-    ASSERT_TRUE(kernel.ok()) << kernel.status();
-    EXPECT_TRUE((*kernel)->depends_on_step()) << op_case.op;
+    for (Device* const device : {static_cast<Device*>(&gpu), &CpuDevice()}) {
+      NodeRunOptions options;
+      options.device = device;
+      const auto node =
+          ConcreteNode::Create(single.graph->node(single.node), op_case.inputs, options);
+      ASSERT_TRUE(node.ok()) << node.status();
+      const auto kernel = node->Prepare();
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      EXPECT_EQ(dynamic_cast<StepReadingKernel*>(kernel->get()) != nullptr, device == &gpu)
+          << op_case.op;
+      EXPECT_EQ((*kernel)->depends_on_step(), device != &gpu) << op_case.op;
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// A kernel that draws anew in each step.
+// A kernel that draws anew in each step, whose number it reads on the device.
 #ifndef WEFT_OPS_KERNELS_CUDA_RANDOM_STEP_KERNEL_H_
 #define WEFT_OPS_KERNELS_CUDA_RANDOM_STEP_KERNEL_H_
 
@@ -9,19 +9,18 @@
 
 namespace weft::cuda {
 
-// MakeKernel of a callable that reads the step or the micro-batch of its context.
+// MakeKernel of a callable whose launches have the StepKey of its context (StepKeyOf).
 template <typename Fn>
-std::unique_ptr<Kernel> MakeStepKernel(Fn fn) {
-  class StepKernel final : public Kernel {
+std::unique_ptr<Kernel> MakeDrawingKernel(Fn fn) {
+  class DrawingKernel final : public StepReadingKernel {
    public:
-    explicit StepKernel(Fn fn) : fn_(std::move(fn)) {}
+    explicit DrawingKernel(Fn fn) : fn_(std::move(fn)) {}
     absl::Status Run(const KernelContext& context) override { return fn_(context); }
-    bool depends_on_step() const override { return true; }
 
    private:
     Fn fn_;
   };
-  return std::make_unique<StepKernel>(std::move(fn));
+  return std::make_unique<DrawingKernel>(std::move(fn));
 }
 
 }  // namespace weft::cuda
