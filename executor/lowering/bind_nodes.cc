@@ -557,11 +557,28 @@ absl::Status NodeBinder::BindReports() {
   return absl::OkStatus();
 }
 
+// Puts the fills of neighbours of one micro-batch before the others of them.
+void FillFirst(std::vector<LoweredInstruction>& compute) {
+  for (auto first = compute.begin(); first != compute.end();) {
+    const auto last = std::find_if(first, compute.end(), [&](const LoweredInstruction& other) {
+      return other.micro_batch != first->micro_batch;
+    });
+    std::stable_partition(first, last, [](const LoweredInstruction& instruction) {
+      return instruction.As<lowered::Fill>() != nullptr;
+    });
+    first = last;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<LoweringProgram> BindNodes(const StepSchedule& schedule, const Partition& partition,
                                           const ExecutorEnvironment& environment) {
-  return NodeBinder(schedule, partition, environment).Bind();
+  auto program = NodeBinder(schedule, partition, environment).Bind();
+  if (program.ok() && !environment.device->info().host_accessible) {
+    FillFirst(program->step.compute);
+  }
+  return program;
 }
 
 }  // namespace weft

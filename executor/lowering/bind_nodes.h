@@ -7,7 +7,9 @@
 //         are sums have one each, which nothing writes yet. Leaves of sums and collectives are
 //         marked, not lowered (lowered::Leaf, lowered::CollectiveNode). A buffer that is to hold
 //         what a slot holds is noted in `loads`. A node is prepared once per graph. A channel is
-//         waited for before it is used again, before the end graph and at the end.
+//         waited for before it is used again, before the end graph and at the end. On a device
+//         whose memory the host cannot reach, the fills of a micro-batch come before its other
+//         instructions, so that the host takes no part between these (RecordedSegments).
 #ifndef WEFT_EXECUTOR_LOWERING_BIND_NODES_H_
 #define WEFT_EXECUTOR_LOWERING_BIND_NODES_H_
 

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "platform/clock.h"
 #include "tensor/cpu_device.h"
+#include "tensor/testing/fake_device.h"
 
 namespace weft {
 namespace {
@@ -41,9 +42,10 @@ class BindNodesTest : public ::testing::Test {
     partition_.end.AddOutput(value);
     partition_.reports.push_back(partition_.end.value(value).name);
   }
-  std::string Text() {
-    const ExecutorEnvironment environment{device_.get(), &variables_,  communicator_.get(),
-                                          &input_,       &RealClock(), nullptr};
+  std::string Text() { return TextOn(*device_); }
+  std::string TextOn(Device& device) {
+    const ExecutorEnvironment environment{&device, &variables_,  communicator_.get(),
+                                          &input_, &RealClock(), nullptr};
     const auto schedule = ScheduleNodes(partition_);
     if (!schedule.ok()) return std::string(schedule.status().message());
     const auto program = BindNodes(*schedule, partition_, environment);
@@ -74,6 +76,29 @@ TEST_F(BindNodesTest, EveryValueHasItsOwnBufferAndAnInputIsFilledOnce) {
             "  b1 8 bytes\n"
             "  b2 8 bytes\n"
             "report 'z': b2\n");
+}
+
+// Where the host cannot reach the device's memory, it fills all before it launches.
+TEST_F(BindNodesTest, OnADeviceAMicroBatchBeginsWithItsFills) {
+  partition_.inputs.push_back({"late", InputRole::kData, DType::kFloat32, Shape{1, 2}});
+  GraphBuilder builder(partition_.end);
+  const ValueId x = partition_.end.AddInput("x", FloatType({1, 2}));
+  const ValueId late = partition_.end.AddInput("late", FloatType({1, 2}));
+  const ValueId y = builder.Op("Neg", {x});
+  const ValueId z = builder.Op("Add", {y, late});
+  builder.Name(z, "z");
+  Report(z);
+  testing::FakeDevice fake;
+  EXPECT_THAT(TextOn(fake), HasSubstr("compute:\n"
+                                      "  fill: -> b0\n"
+                                      "  fill: -> b2\n"
+                                      "  kernel Neg (Neg): b0 -> b1\n"
+                                      "  kernel Add (Add): b1 b2 -> b3\n"));
+  EXPECT_THAT(Text(), HasSubstr("compute:\n"
+                                "  fill: -> b0\n"
+                                "  kernel Neg (Neg): b0 -> b1\n"
+                                "  fill: -> b2\n"
+                                "  kernel Add (Add): b1 b2 -> b3\n"));
 }
 
 TEST_F(BindNodesTest, AnAliasSharesItsBufferAndAConstantIsFixed) {
