@@ -1,5 +1,6 @@
 #include "ops/custom/custom_op.h"
 
+#include <atomic>
 #include <map>
 #include <optional>
 #include <string>
@@ -355,8 +356,15 @@ class KernelCall final : public WeftCall {
     if (loops_ != nullptr) return loops_->Run(items, nanoseconds_per_item, body);
     cpu::ParallelFor(threads_, items, nanoseconds_per_item, 1, body);
   }
-  void* stream() const override { return nullptr; }
-  int64_t step() const override { return run_->step; }
+  void* stream() const override {
+    return run_->stream == nullptr ? nullptr : run_->stream->native_handle();
+  }
+  int64_t step() const override {
+    has_asked_for_step_ = true;
+    return run_->step;
+  }
+  // In any run so far.
+  bool has_asked_for_step() const { return has_asked_for_step_; }
 
  private:
   struct Operand {
@@ -378,6 +386,7 @@ class KernelCall final : public WeftCall {
   std::vector<Operand> inputs_;
   std::vector<Operand> outputs_;
   const KernelContext* run_ = nullptr;
+  mutable std::atomic<bool> has_asked_for_step_ = false;
 };
 
 class CustomKernel final : public Kernel {
@@ -388,6 +397,8 @@ class CustomKernel final : public Kernel {
     call_.Begin(context);
     return Invoke(run_, call_, user_);
   }
+  // Nobody knows before the first run.
+  bool depends_on_step() const override { return call_.has_asked_for_step(); }
 
  private:
   const WeftFunction run_;

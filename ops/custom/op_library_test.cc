@@ -10,6 +10,8 @@
 #include "absl/time/clock.h"
 #include "graph/policy/operator_policy.h"
 #include "gtest/gtest.h"
+#include "ops/concrete_node.h"
+#include "ops/custom/custom_op.h"
 #include "ops/testing/op_tester.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/file_system.h"
@@ -88,6 +90,55 @@ TEST_F(OpLibraryTest, OpsThatThePolicyDoesNotAllowStayUnknown) {
   EXPECT_TRUE(none->ops.empty());
   // Those of the library before are theirs still.
   EXPECT_NE(FindCustomOp("example", "SwiGlu"), nullptr);
+}
+
+// ---- What a kernel may ask for
+
+class StreamWithHandle final : public Stream {
+ public:
+  absl::Status Enqueue(Work work) override { return work.run(work.argument, *this); }
+  absl::Status Record(Event&) override { return absl::OkStatus(); }
+  absl::Status Wait(Event&) override { return absl::OkStatus(); }
+  absl::Status Synchronize(absl::Duration) override { return absl::OkStatus(); }
+  void* native_handle() const override { return const_cast<StreamWithHandle*>(this); }
+};
+
+struct Asked {
+  bool for_step = false;
+  int64_t step = -1;
+  void* stream = nullptr;
+};
+
+void Ask(const WeftHost* host, WeftCall* call, const void* user) {
+  Asked& asked = **static_cast<Asked* const*>(user);
+  asked.stream = host->stream(call);
+  if (asked.for_step) asked.step = host->step(call);
+}
+
+// On a GPU a kernel launches on the stream of its program. One that asks for the step must not be
+// recorded with the others, which shows when it runs.
+TEST(CustomKernelTest, HasTheStreamAndTheStepOfItsRun) {
+  const testing::OpCase op_case{.op = "Relu", .inputs = {testing::RandomTensor({2}, 1)}};
+  const testing::SingleNodeGraph single = testing::MakeSingleNodeGraph(op_case);
+  const auto node = ConcreteNode::Create(single.graph->node(single.node), op_case.inputs);
+  ASSERT_TRUE(node.ok()) << node.status();
+  Asked asked;
+  Asked* const user = &asked;
+  WeftOpDescriptor op{};
+  op.user = &user;
+  const auto kernel = PrepareCustomKernel(op, Ask, *node);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  StreamWithHandle stream;
+  KernelContext context;
+  context.stream = &stream;
+  context.step = 7;
+  ASSERT_TRUE((*kernel)->Run(context).ok());
+  EXPECT_EQ(asked.stream, stream.native_handle());
+  EXPECT_FALSE((*kernel)->depends_on_step());
+  asked.for_step = true;
+  ASSERT_TRUE((*kernel)->Run(context).ok());
+  EXPECT_EQ(asked.step, 7);
+  EXPECT_TRUE((*kernel)->depends_on_step());
 }
 
 TEST_F(OpLibraryTest, AnotherVersionIsRefusedNamingBoth) {
