@@ -99,6 +99,16 @@ std::vector<BrokenSetup> CardSetups() {
        "cuda:0 (Fake GPU) has compute capability 7.0, and this build has kernels for 8.0 and "
        "later; "
        "use a newer card"},
+      {"a card whose kernels an old driver would have to compile", Card([](auto& options) {
+         options.cards[0].properties.major = 10;
+         options.cards[0].properties.minor = 0;
+         options.runtime_version = 13010;
+       }),
+       StatusCode::kFailedPrecondition,
+       "cuda:0 (Fake GPU, compute capability 10.0) is newer than the machine code of this build, "
+       "which ends at 9.x, and the driver, made for CUDA 13.0, cannot compile its PTX of CUDA "
+       "13.1; "
+       "install a driver for CUDA 13.1 or later, or build with a toolkit of at most CUDA 13.0"},
       {"a prohibited card",
        Card([](auto& options) { options.cards[0].properties.compute_mode = 2; }),
        StatusCode::kFailedPrecondition,
@@ -183,6 +193,16 @@ TEST(BrokenSetups, EachSaysWhatWasFoundWhatIsNeededAndWhatToDo) {
     EXPECT_TRUE(messages.insert(std::string(status.message())).second) << setup.what;
   }
   EXPECT_GE(messages.size(), 12U);
+}
+
+// Machine code for the card is in the program: any driver of the major version will do.
+TEST(BrokenSetups, AnOlderDriverServesACardThatTheBuildKnows) {
+  EXPECT_EQ(Card([](auto& options) { options.runtime_version = 13010; })(), absl::OkStatus());
+  EXPECT_EQ(Card([](auto& options) {
+              options.cards[0].properties.major = 12;
+              options.driver_version = 13010;
+            })(),
+            absl::OkStatus());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "platform/mutex.h"
 #include "tensor/cuda/cuda_device.h"
+#include "tensor/cuda/cuda_meaning.h"
 #include "tensor/testing/device_conformance.h"
 
 namespace weft::testing {
@@ -64,6 +65,20 @@ std::vector<ConformingDevice> RealDevices() {
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceConformanceTest);
 INSTANTIATE_TEST_SUITE_P(Card, DeviceConformanceTest, ::testing::ValuesIn(RealDevices()),
                          ConformanceName);
+
+// Needs CUDA in the build, and no card.
+TEST(CudaMeaningTest, CallsErrorsAsCudaDoes) {
+  const auto runtime = SystemCudaRuntime();
+  if (!runtime.ok()) GTEST_SKIP() << runtime.status();
+  int named = 0;
+  for (int number = 1; number < 1000; ++number) {
+    const CudaMeaning meaning = MeaningOf(static_cast<CudaCode>(number));
+    if (meaning.name.empty()) continue;
+    EXPECT_EQ((*runtime)->ErrorName(static_cast<CudaCode>(number)), meaning.name);
+    ++named;
+  }
+  EXPECT_GE(named, 30);
+}
 
 class CudaCardTest : public ::testing::Test {
  protected:

@@ -25,6 +25,26 @@ absl::Status OldDriver(const std::string& device, int driver, int runtime) {
       CudaVersionText(needed), "; install a newer driver", DriverOf(needed)));
 }
 
+// OK where the driver can compile this build's PTX for the card, or need not (CUDA Compatibility,
+// "Minor Version Compatibility": what the driver compiles wants a driver as new as the toolkit).
+absl::Status CheckPtx(CudaRuntime& runtime, const CudaCard& card,
+                      const CudaProperties& properties) {
+  if (properties.major <= kNewestCudaMajor) return absl::OkStatus();
+  int driver = 0;
+  int built_with = 0;
+  WEFT_RETURN_IF_ERROR(CudaStatus(runtime, runtime.RuntimeVersion(&built_with), card.device,
+                                  "learn the version of CUDA's runtime"));
+  WEFT_RETURN_IF_ERROR(CudaStatus(runtime, runtime.DriverVersion(&driver), card.device,
+                                  "learn the version of the driver"));
+  if (driver / 10 >= built_with / 10) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      card.device, " (", CudaCardText(properties), ") is newer than the machine code of this ",
+      "build, which ends at ", kNewestCudaMajor, ".x, and the driver, made for CUDA ",
+      CudaVersionText(driver), ", cannot compile its PTX of CUDA ", CudaVersionText(built_with),
+      "; install a driver for CUDA ", CudaVersionText(built_with),
+      " or later, or build with a toolkit of at most CUDA ", CudaVersionText(driver)));
+}
+
 std::string VisibleText(const CudaCard& card) {
   if (!card.visible_devices.has_value()) return "CUDA_VISIBLE_DEVICES is not set";
   return absl::StrCat("CUDA_VISIBLE_DEVICES is '", *card.visible_devices, "'");
@@ -133,6 +153,7 @@ absl::StatusOr<CudaProperties> CheckCudaCard(CudaRuntime& runtime, const CudaCar
                      ") is in the compute mode 'prohibited'; allow it with 'nvidia-smi -i ",
                      card.number, " -c 0'"));
   }
+  WEFT_RETURN_IF_ERROR(CheckPtx(runtime, card, properties));
   return properties;
 }
 

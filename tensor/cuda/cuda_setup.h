@@ -13,6 +13,9 @@ namespace weft {
 // The oldest compute capability that this build has kernels for; later ones have them, too.
 inline constexpr int kOldestCudaMajor = 8;
 inline constexpr int kOldestCudaMinor = 0;
+// Up to this major one they are machine code. For later cards the driver compiles PTX, which it
+// reads in the version of its own CUDA and of earlier ones alone.
+inline constexpr int kNewestCudaMajor = 9;
 
 // Which card is asked for.
 struct CudaCard {
@@ -39,7 +42,7 @@ absl::StatusOr<int> CountCudaCards(CudaRuntime& runtime, const CudaCard& card);
 // What the card is, when it can be used as far as can be told without using it: no context is made.
 // Besides the errors of CountCudaCards: InvalidArgument where there are not so many cards,
 // Unimplemented where its architecture is too old, FailedPrecondition where its compute mode
-// forbids it.
+// forbids it, or where the driver is too old to compile this build's PTX for the card.
 absl::StatusOr<CudaProperties> CheckCudaCard(CudaRuntime& runtime, const CudaCard& card);
 
 // The same, and makes the card the current device of this thread, with a context of CUDA. Besides:

@@ -12,10 +12,8 @@ namespace weft {
 // Whether every later call of this process on the device fails, too: it has to start anew.
 bool EndsTheDevice(CudaCode code);
 
-// OK for kSuccess; else "`subject` cannot `action`: CUDA says NAME (NUMBER), text", and what to do.
-// ResourceExhausted for memory; Unavailable where the card failed or is taken; Internal where a
-// kernel did wrong, and for what should not happen; FailedPrecondition where work cannot be
-// recorded.
+// OK for kSuccess; else "`subject` cannot `action`: CUDA says NAME (NUMBER), text", and what to do,
+// with the code of tensor/cuda/cuda_meaning.h.
 absl::Status CudaStatus(CudaRuntime& runtime, CudaCode code, std::string_view subject,
                         std::string_view action);
 

@@ -14,10 +14,13 @@ inline LaunchQueue QueueOf(const KernelContext& context) {
   return {context.stream->native_handle()};
 }
 
-// OK for 0; else Internal with the kernel and CUDA's error number.
+// For a code other than 0: the kernel, CUDA's error number with its name, and what to do, with the
+// code that tensor/cuda/cuda_meaning.h gives it.
+absl::Status RefusedLaunch(int code, absl::string_view kernel);
+
+// OK for 0; else RefusedLaunch.
 inline absl::Status LaunchStatus(int code, absl::string_view kernel) {
-  if (code == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("CUDA refuses to launch ", kernel, " with error ", code));
+  return code == 0 ? absl::OkStatus() : RefusedLaunch(code, kernel);
 }
 
 }  // namespace weft::cuda
