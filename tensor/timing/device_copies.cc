@@ -44,20 +44,11 @@ absl::StatusOr<double> WaitedSeconds(Stream& stream, Clock& clock,
 }  // namespace
 
 CopyLine FitCopies(const std::vector<TimedCopy>& copies) {
-  double weights = 0, x = 0, y = 0, xx = 0, xy = 0;
-  for (const TimedCopy& copy : copies) {
-    const double weight = 1 / (copy.seconds * copy.seconds);
-    weights += weight;
-    x += weight * copy.bytes;
-    y += weight * copy.seconds;
-    xx += weight * copy.bytes * copy.bytes;
-    xy += weight * copy.bytes * copy.seconds;
+  const FittedLine line = FitLine(copies);
+  if (line.seconds >= 0 && line.seconds_per_byte > 0) {
+    return {line.seconds, 1 / line.seconds_per_byte};
   }
-  const double slope = (weights * xy - x * y) / (weights * xx - x * x);
-  const double begin = (y - slope * x) / weights;
-  if (begin >= 0 && slope > 0) return {begin, 1 / slope};
-  // Through nothing: y = b x.
-  return {0, xx / xy};
+  return {0, 1 / FitLineThroughOrigin(copies).seconds_per_byte};
 }
 
 absl::StatusOr<DeviceCopies> MeasureDeviceCopies(Device& device, Clock& clock) {

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "platform/clock.h"
 #include "tensor/device.h"
+#include "tensor/timing/copy_line.h"
 
 namespace weft {
 
@@ -26,14 +27,8 @@ struct DeviceCopies {
   friend bool operator==(const DeviceCopies&, const DeviceCopies&) = default;
 };
 
-// One copy of so many bytes took so long.
-struct TimedCopy {
-  double bytes = 0;
-  double seconds = 0;
-};
-
-// The line whose relative errors have the least sum of squares: w = 1 / seconds^2 in the normal
-// equations of seconds = a + b bytes. `a` is no less than 0. REQUIRES: two sizes at least, positive
+// FitLine of the copies (tensor/timing/copy_line.h); through the origin where that would have a
+// copy take less than nothing, or a larger one less time. REQUIRES: two sizes at least, positive
 // seconds.
 CopyLine FitCopies(const std::vector<TimedCopy>& copies);
 

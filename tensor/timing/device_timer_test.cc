@@ -232,14 +232,6 @@ TEST(SecondsOnDeviceTest, ARecordingEndsAfterItsRunsAlsoWhereAWaitTakesTooLong) 
   EXPECT_FALSE(stream.ended_too_early);
 }
 
-TEST(FitCopiesTest, FindsTheLineThatTheCopiesLieOn) {
-  std::vector<TimedCopy> copies;
-  for (double bytes = 4096; bytes < 1e8; bytes *= 4) copies.push_back({bytes, 7e-6 + bytes / 2e10});
-  const CopyLine line = FitCopies(copies);
-  EXPECT_NEAR(line.seconds, 7e-6, 1e-10);
-  EXPECT_NEAR(line.bytes_per_second, 2e10, 1e5);
-}
-
 TEST(FitCopiesTest, NoCopyTakesLessThanNothing) {
   const CopyLine line = FitCopies({{1000, 1e-6}, {4000, 5e-6}});
   EXPECT_EQ(line.seconds, 0);

@@ -14,6 +14,7 @@
 #include "graph/node_class.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
+#include "tensor/timing/copy_line.h"
 
 namespace weft {
 namespace {
@@ -143,35 +144,8 @@ absl::StatusOr<ProbeProgram> Exchanges(int size, int a, int b, int64_t elements)
 
 double Bytes(int64_t elements) { return 4.0 * static_cast<double>(elements); }
 
-struct Sample {
-  double bytes = 0;
-  double seconds = 0;
-};
-
-// seconds = latency + bytes / rate, such that the squares of the relative errors are least.
-struct Line {
-  double latency = 0;
-  double seconds_per_byte = 0;
-};
-Line FitLine(const std::vector<Sample>& samples) {
-  double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
-  for (const Sample& sample : samples) {
-    const double weight = 1 / (sample.seconds * sample.seconds);
-    w += weight;
-    wx += weight * sample.bytes;
-    wy += weight * sample.seconds;
-    wxx += weight * sample.bytes * sample.bytes;
-    wxy += weight * sample.bytes * sample.seconds;
-  }
-  Line line;
-  const double determinant = w * wxx - wx * wx;
-  if (determinant > 0) line.seconds_per_byte = (w * wxy - wx * wy) / determinant;
-  line.latency = (wy - line.seconds_per_byte * wx) / w;
-  return line;
-}
-
 // Whether a step with messages of `elements` takes too long, by what the last size took.
-bool TakesTooLong(const std::vector<Sample>& samples, int64_t elements, double seconds) {
+bool TakesTooLong(const std::vector<TimedCopy>& samples, int64_t elements, double seconds) {
   if (samples.size() < 2) return false;
   return kRounds * samples.back().seconds * Bytes(elements) / samples.back().bytes >
          kSizePatience * seconds;
@@ -208,7 +182,7 @@ absl::StatusOr<LinkProfile> ProbeLink(ProbeSession& session, int from, int to,
   const double each = seconds / static_cast<double>(programs.size());
   LinkProfile link;
   link.source = "measured";
-  std::vector<Sample> samples;
+  std::vector<TimedCopy> samples;
   double answer = 0;  // what a short message takes, which every round has one of
   for (size_t i = 0; i < std::size(kMessageElements); ++i) {
     const int64_t elements = kMessageElements[i];
@@ -222,11 +196,11 @@ absl::StatusOr<LinkProfile> ProbeLink(ProbeSession& session, int from, int to,
     }
     samples.push_back({Bytes(elements), std::max(round - answer, 1e-9)});
   }
-  const Line line = FitLine(samples);
+  const FittedLine line = FitLine(samples);
   link.receive_seconds = link.send_seconds;
-  link.latency_seconds = std::max(0.0, line.latency - link.send_seconds - link.receive_seconds);
+  link.latency_seconds = std::max(0.0, line.seconds - link.send_seconds - link.receive_seconds);
   link.bytes_per_second = 1 / std::max(line.seconds_per_byte, 1e-13);
-  std::vector<Sample> exchanges;
+  std::vector<TimedCopy> exchanges;
   for (const int64_t elements : kExchangedElements) {
     if (TakesTooLong(exchanges, elements, each)) break;
     WEFT_ASSIGN_OR_RETURN(const std::vector<ProbeTimes> times,
