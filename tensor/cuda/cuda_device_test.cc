@@ -102,6 +102,26 @@ TEST(CudaDeviceTest, EverythingIsGivenBack) {
   EXPECT_TRUE(runtime.Verify().ok()) << runtime.Verify();
 }
 
+// Kernels of a collective do not queue up behind the blocks of a product.
+TEST(CudaDeviceTest, StreamsOfMessagesComeBeforeThoseOfKernels) {
+  FakeCudaRuntime runtime;
+  const auto device = CudaDevice::Create(runtime, {}).value();
+  int lowest = 0;
+  int highest = 0;
+  ASSERT_EQ(runtime.PriorityRange(&lowest, &highest), CudaCode::kSuccess);
+  ASSERT_LT(highest, 0);
+  const std::pair<const char*, int> streams[] = {
+      {"compute", 0},       {"communication", 0}, {"collectives", highest}, {"lane 0", highest},
+      {"lane 12", highest}, {"nccl", highest},    {"variables", 0}};
+  for (const auto& [name, priority] : streams) {
+    ASSERT_TRUE(device->NewStream(name).ok());
+    EXPECT_EQ(runtime.Priorities().back(), priority) << name;
+  }
+  runtime.Fail("PriorityRange", CudaCode::kInitializationError);
+  EXPECT_TRUE(device->NewStream("compute").ok());
+  EXPECT_FALSE(device->NewStream("collectives").ok());
+}
+
 // An error half way through leaves nothing behind.
 TEST(CudaDeviceTest, WhatFailsHalfWayIsGivenBack) {
   for (const char* const call : {"CreateStream", "CreatePool", "AllocateHost", "CreateEvent"}) {

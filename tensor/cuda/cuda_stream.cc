@@ -12,6 +12,11 @@
 
 namespace weft {
 
+bool ComesFirst(std::string_view stream_name) {
+  return stream_name == "collectives" || stream_name == "nccl" ||
+         stream_name.substr(0, 5) == "lane ";
+}
+
 absl::Status CudaContext::MakeCurrent() const {
   return Check(runtime->SetDevice(card), "become the current device");
 }
@@ -58,11 +63,17 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(const CudaContext
                                                                const CudaStagingOptions& staging) {
   WEFT_RETURN_IF_ERROR(context.MakeCurrent());
   CudaRuntime& runtime = *context.runtime;
+  int priority = 0;
+  if (ComesFirst(name)) {
+    int lowest = 0;
+    WEFT_RETURN_IF_ERROR(context.Check(runtime.PriorityRange(&lowest, &priority),
+                                       "learn the priorities of its streams"));
+  }
   void* memory = nullptr;
   WEFT_RETURN_IF_ERROR(context.Check(runtime.AllocateHost(sizeof(DeviceFault), &memory),
                                      "get pinned memory of the host"));
   CudaStreamHandle handle = nullptr;
-  const CudaCode code = runtime.CreateStream(/*priority=*/0, &handle);
+  const CudaCode code = runtime.CreateStream(priority, &handle);
   if (code != CudaCode::kSuccess) {
     runtime.FreeHost(memory);
     return context.Check(code, absl::StrCat("make the stream ", name));

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -45,6 +46,12 @@ class CudaEvent final : public Event {
   const CudaContext context_;
   const CudaEventHandle handle_;
 };
+
+// Whether the blocks of the stream's kernels come before those of other streams: true of streams
+// that carry messages between devices, "collectives" and "lane 3" (executor/program) and "nccl"
+// (distributed/nccl). Kernels of a collective are few blocks that others wait for; behind those of
+// a large product they would start when the product ends, and hide nothing.
+bool ComesFirst(std::string_view stream_name);
 
 // A captured CUDA graph, ready to run.
 class CudaRecording final : public RecordedWork {

@@ -238,6 +238,11 @@ CudaCode FakeCudaRuntime::PriorityRange(int* lowest, int* highest) {
   return CudaCode::kSuccess;
 }
 
+std::vector<int> FakeCudaRuntime::Priorities() const {
+  MutexLock lock(mutex_);
+  return priorities_;
+}
+
 CudaCode FakeCudaRuntime::CanAccessPeer(int device, int peer, bool* can) {
   WEFT_FAKE_CUDA_CALL("CanAccessPeer");
   if (!IsCard(device) || !IsCard(peer)) return CudaCode::kInvalidDevice;
@@ -250,8 +255,9 @@ CudaCode FakeCudaRuntime::EnablePeerAccess(int peer) {
   return IsCard(peer) ? CudaCode::kSuccess : CudaCode::kInvalidDevice;
 }
 
-CudaCode FakeCudaRuntime::CreateStream(int /*priority*/, CudaStreamHandle* stream) {
+CudaCode FakeCudaRuntime::CreateStream(int priority, CudaStreamHandle* stream) {
   WEFT_FAKE_CUDA_CALL("CreateStream");
+  priorities_.push_back(priority);
   auto made = std::make_unique<FakeCudaStream>();
   made->card = current_card;
   FakeStreamOptions options;

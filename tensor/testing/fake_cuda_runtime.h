@@ -76,6 +76,8 @@ class FakeCudaRuntime final : public CudaRuntime {
   // Cards that have a context of this process: those that were the current one of a thread that
   // made a call which needs one. Each costs memory of its card.
   std::set<int> Contexts() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the streams that were made, in order.
+  std::vector<int> Priorities() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Damage done to the memory of the cards, as FakeMemory::Verify.
   absl::Status Verify();
   FakeScheduler& scheduler() { return *scheduler_; }
@@ -173,6 +175,7 @@ class FakeCudaRuntime final : public CudaRuntime {
   std::set<int> contexts_ ABSL_GUARDED_BY(mutex_);
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
   std::map<void*, std::unique_ptr<FakeCudaStream>> streams_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> priorities_ ABSL_GUARDED_BY(mutex_);
   std::map<void*, std::unique_ptr<FakeCudaEvent>> events_ ABSL_GUARDED_BY(mutex_);
   std::map<void*, std::unique_ptr<Pool>> pools_ ABSL_GUARDED_BY(mutex_);
   std::map<void*, std::unique_ptr<Graph>> graphs_ ABSL_GUARDED_BY(mutex_);
