@@ -1,7 +1,10 @@
-// Many updates in one launch: the bits of launches one by one, on the emulated GPU.
+// Many updates in one launch: the bits of launches one by one, on the emulated GPU or on a real
+// one.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +18,8 @@
 #include "ops/testing/emulator/gpu_op_tester.h"
 #include "ops/testing/op_case.h"
 #include "ops/testing/test_tensors.h"
+#include "tensor/device_id.h"
+#include "tensor/lookup/device_lookup.h"
 
 namespace weft::testing {
 namespace {
@@ -61,17 +66,26 @@ OpCase UpdateCase(const std::string& op, int node, DType dtype) {
   return update;
 }
 
-// Nodes on an emulated GPU, each operand an allocation of its own.
+// Nodes on an emulated GPU or the real one (TestsOnARealGpu), each operand an allocation of its
+// own.
 class Nodes {
  public:
-  explicit Nodes(uint64_t seed) : device_({.seed = seed}) {}
+  // `seed`: of the emulated GPU.
+  explicit Nodes(uint64_t seed) {
+    if (TestsOnARealGpu()) {
+      const DeviceId id = ParseDevice(std::getenv("WEFT_TEST_DEVICE")).value();
+      device_ = FindDevice(id.kind, id.index).value();
+    } else {
+      device_ = &emulated_.emplace(EmulatedDeviceOptions{.seed = seed});
+    }
+  }
 
   void Add(const OpCase& op_case) {
     SingleNodeGraph& single = singles_.emplace_back(MakeSingleNodeGraph(op_case));
     single.graph->node(single.node).name = absl::StrCat("node", kernels_.size());
     NodeRunOptions options;
     options.registry = &KernelRegistry::Global();
-    options.device = &device_;
+    options.device = device_;
     options.strict = false;
     auto node = ConcreteNode::Create(single.graph->node(single.node), op_case.inputs, options);
     ASSERT_TRUE(node.ok()) << node.status();
@@ -96,15 +110,15 @@ class Nodes {
   // The bytes of all outputs after a run in fresh memory; with joined = false of each kernel, else
   // of one for all.
   std::vector<std::byte> Run(bool joined, absl::Status& status) {
-    std::unique_ptr<Stream> stream = *device_.NewStream("updates");
+    std::unique_ptr<Stream> stream = *device_->NewStream("updates");
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     for (size_t i = 0; i < kernels_.size(); ++i) {
       for (const Tensor& input : inputs_[i]) {
         // Of some, the memory is not aligned to 16 bytes.
         inputs.push_back(Memory(input, i % 5 == 3));
-        status.Update(device_.CopyFromHost(*stream, input.raw_data(),
-                                           const_cast<void*>(inputs.back()), input.bytes()));
+        status.Update(device_->CopyFromHost(*stream, input.raw_data(),
+                                            const_cast<void*>(inputs.back()), input.bytes()));
       }
       for (const Tensor& output : outputs_[i]) outputs.push_back(Memory(output, i % 7 == 3));
     }
@@ -129,7 +143,7 @@ class Nodes {
     for (std::vector<Tensor>& tensors : outputs_) {
       for (Tensor& tensor : tensors) {
         status.Update(
-            device_.CopyToHost(*stream, outputs[next++], tensor.raw_data(), tensor.bytes()));
+            device_->CopyToHost(*stream, outputs[next++], tensor.raw_data(), tensor.bytes()));
       }
     }
     status.Update(stream->Synchronize(absl::Minutes(2)));
@@ -142,17 +156,19 @@ class Nodes {
     return bytes;
   }
 
-  EmulatedDevice& device() { return device_; }
+  // Null on a real GPU.
+  EmulatedDevice* emulated() { return emulated_.has_value() ? &*emulated_ : nullptr; }
 
  private:
   void* Memory(const Tensor& tensor, bool unaligned) {
     const size_t offset = unaligned ? ElementBytes(tensor.dtype()) : 0;
-    buffers_.push_back(*device_.Allocate(tensor.bytes() + offset));
+    buffers_.push_back(*device_->Allocate(tensor.bytes() + offset));
     return static_cast<std::byte*>(buffers_.back()->data()) + offset;
   }
   static size_t ElementBytes(DType dtype) { return Tensor::Allocate(dtype, Shape{1})->bytes(); }
 
-  EmulatedDevice device_;
+  std::optional<EmulatedDevice> emulated_;
+  Device* device_ = nullptr;
   std::vector<SingleNodeGraph> singles_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<std::vector<Tensor>> inputs_;
@@ -160,12 +176,7 @@ class Nodes {
   std::vector<std::shared_ptr<Buffer>> buffers_;
 };
 
-class GpuJoinedTest : public ::testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    if (TestsOnARealGpu()) GTEST_SKIP() << "runs on an emulated GPU of its own";
-  }
-};
+class GpuJoinedTest : public ::testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(Ops, GpuJoinedTest,
                          ::testing::Values("SgdUpdate", "AdamUpdate", "EmaUpdate", "Scale"),
@@ -179,14 +190,17 @@ TEST_P(GpuJoinedTest, HasTheBitsOfKernelsOneByOneInFewLaunches) {
       for (int i = 0; i < kNodes; ++i) nodes.Add(UpdateCase(GetParam(), i, dtype));
       absl::Status status;
       const std::vector<std::byte> single = nodes.Run(/*joined=*/false, status);
-      const size_t singles = nodes.device().launches().size();
+      EmulatedDevice* const emulated = nodes.emulated();
+      const size_t singles = emulated == nullptr ? 0 : emulated->launches().size();
       const std::vector<std::byte> joined = nodes.Run(/*joined=*/true, status);
-      const size_t launches = nodes.device().launches().size() - singles;
       EXPECT_TRUE(status.ok()) << status;
-      EXPECT_TRUE(nodes.device().Verify().ok()) << nodes.device().Verify();
+      EXPECT_FALSE(single.empty());
       EXPECT_TRUE(single == joined);
       EXPECT_TRUE(seed == 1 || joined == expected);
       expected = joined;
+      if (emulated == nullptr) continue;  // a card counts no launches
+      const size_t launches = emulated->launches().size() - singles;
+      EXPECT_TRUE(emulated->Verify().ok()) << emulated->Verify();
       EXPECT_EQ(singles, static_cast<size_t>(kNodes - kNodes / 9));  // none for zero elements
       EXPECT_GT(launches, 1u);
       EXPECT_LE(launches, 6u);
@@ -226,7 +240,6 @@ TEST(GpuJoinedKeyTest, KernelsWithOtherNumbersOrTypesHaveOtherKeys) {
 
 // The fault is of the node whose step it is.
 TEST(GpuJoinedFaultTest, NamesTheNode) {
-  if (TestsOnARealGpu()) GTEST_SKIP() << "runs on an emulated GPU of its own";
   Nodes nodes(1);
   for (int i = 1; i < 4; ++i) {
     OpCase update = UpdateCase("AdamUpdate", i, DType::kFloat32);
