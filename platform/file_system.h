@@ -17,7 +17,8 @@ namespace weft {
 
 // A file's bytes as memory, read-only; a page of the machine aligned (64 bytes and more). Stays
 // valid after the file is replaced or removed. A file that another process truncates in place while
-// it is mapped ends this process with SIGBUS on access, as with every mapping. Thread-safe.
+// it is mapped reads as zeros behind its new end, and CheckMappedFiles names it
+// (platform/mapped_pages.h). Thread-safe.
 class MappedFile {
  public:
   virtual ~MappedFile() = default;
