@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/kernels/cuda/dnn/cudnn_attention.h"
+#include "ops/kernels/cuda/dnn/cudnn_attention_gradient.h"
 #include "ops/kernels/cuda/dnn/cudnn_backend.h"
 #include "ops/kernels/cuda/dnn/cudnn_normalization.h"
 #include "platform/mutex.h"
@@ -205,6 +206,13 @@ class CudnnLibrary final : public Dnn {
     WEFT_RETURN_IF_ERROR(CheckAttention(spec));
     WEFT_RETURN_IF_ERROR(options_.make_current());
     return MakeCudnnAttention(shared_, spec, options_.workspace_limit);
+  }
+
+  absl::StatusOr<std::unique_ptr<PreparedAttentionGradient>> PrepareAttentionGradient(
+      const AttentionSpec& spec) override {
+    WEFT_RETURN_IF_ERROR(CheckAttention(spec));
+    WEFT_RETURN_IF_ERROR(options_.make_current());
+    return MakeCudnnAttentionGradient(shared_, spec, options_.workspace_limit);
   }
 
   absl::StatusOr<std::unique_ptr<PreparedNormalization>> PrepareNormalization(

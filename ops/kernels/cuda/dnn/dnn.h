@@ -113,6 +113,9 @@ struct AttentionOperands {
   const void* key = nullptr;
   const void* value = nullptr;
   void* result = nullptr;
+  // [samples, heads, rows] without gaps: the logarithm of the sum of powers of the scores of each
+  // row. Null where nobody wants it.
+  float* log_sums = nullptr;
 };
 using PreparedAttention = PreparedDnnWork<AttentionOperands>;
 
@@ -169,6 +172,26 @@ struct NormalizationOperands {
 };
 using PreparedNormalization = PreparedDnnWork<NormalizationOperands>;
 
+// The gradient of attention, by its result and the logarithms of its sums L. With the scores
+// S = scale query key^T, the probabilities P = exp(S - L), and D = rowsum(dresult result):
+//   dvalue = P^T dresult, dS = P (dresult value^T - D), dquery = scale dS key,
+//   dkey = scale dS^T query
+// A head of key and value that is shared gets the sum over its heads of the query. Dao,
+// FlashAttention-2 (2023), section 3.1.
+struct AttentionGradientOperands {
+  const void* query = nullptr;
+  const void* key = nullptr;
+  const void* value = nullptr;
+  const void* result = nullptr;
+  const float* log_sums = nullptr;  // as in AttentionOperands
+  const void* dresult = nullptr;    // lies as the result
+  // Written; each lies as what it is the gradient of.
+  void* dquery = nullptr;
+  void* dkey = nullptr;
+  void* dvalue = nullptr;
+};
+using PreparedAttentionGradient = PreparedDnnWork<AttentionGradientOperands>;
+
 // A piece of a kernel's workspace, which is aligned to less than cuDNN's, wants so many bytes...
 inline size_t DnnWorkspaceRoom(size_t bytes) {
   return bytes == 0 ? 0 : bytes + kDnnWorkspaceAlignment;
@@ -189,6 +212,8 @@ class Dnn {
   virtual absl::StatusOr<std::unique_ptr<PreparedConvolution>> Prepare(
       const ConvolutionSpec& spec) = 0;
   virtual absl::StatusOr<std::unique_ptr<PreparedAttention>> PrepareAttention(
+      const AttentionSpec& spec) = 0;
+  virtual absl::StatusOr<std::unique_ptr<PreparedAttentionGradient>> PrepareAttentionGradient(
       const AttentionSpec& spec) = 0;
   virtual absl::StatusOr<std::unique_ptr<PreparedNormalization>> PrepareNormalization(
       const NormalizationSpec& spec) = 0;

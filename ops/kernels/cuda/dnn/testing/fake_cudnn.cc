@@ -120,6 +120,9 @@ std::map<int, cudnnBackendAttributeType_t> Demanded(cudnnBackendDescriptorType_t
       return {{CUDNN_ATTR_OPERATION_REDUCTION_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR},
               {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR},
               {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR}};
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+      return {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR},
+              {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR}};
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
       return {{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE},
               {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR}};
@@ -303,6 +306,9 @@ class HostGraph {
                operation.Part(CUDNN_ATTR_OPERATION_MATMUL_CDESC));
     } else if (operation.type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR) {
       Reduce(operation);
+    } else if (operation.type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR) {
+      Reshape(operation.Part(CUDNN_ATTR_OPERATION_RESHAPE_XDESC),
+              operation.Part(CUDNN_ATTR_OPERATION_RESHAPE_YDESC));
     } else {
       Apply(operation);
     }
@@ -328,11 +334,15 @@ class HostGraph {
     const Dims strides = tensor.All<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
     int64_t at = 0;
     for (int d = 0; d < 4; ++d) at += (dims[d] == 1 ? 0 : place[d]) * strides[d];
+    return AtOffset(tensor, at);
+  }
+  // Of the element that lies there.
+  float AtOffset(const FakeDescriptor& tensor, int64_t at) {
     const auto id = tensor.One<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
     if (!tensor.All<char>(CUDNN_ATTR_TENSOR_IS_VIRTUAL).empty()) return virtual_[id].at(at);
     void* const address = addresses_.at(id);
-    if (!tensor.All<char>(CUDNN_ATTR_TENSOR_IS_BY_VALUE).empty()) {
-      return *static_cast<const float*>(address);
+    if (tensor.One<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_FLOAT) {
+      return static_cast<const float*>(address)[at];
     }
     return ToFloat(static_cast<const Bfloat16*>(address)[at]);
   }
@@ -374,17 +384,36 @@ class HostGraph {
     const FakeDescriptor& y = operation.Part(CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
     const auto mode = operation.Part(CUDNN_ATTR_OPERATION_REDUCTION_DESC)
                           .One<cudnnReduceTensorOp_t>(CUDNN_ATTR_REDUCTION_OPERATOR);
+    // Of each axis, so many neighbours become one.
     const Dims dims = DimsOf(y);
-    ASSERT_EQ(dims[3], 1);
+    Dims boxes = DimsOf(x);
+    for (int d = 0; d < 4; ++d) {
+      ASSERT_EQ(boxes[d] % dims[d], 0);
+      boxes[d] /= dims[d];
+    }
     for (int64_t i = 0; i < Count(dims); ++i) {
-      Dims place = PlaceOf(i, dims);
-      float total = At(x, place);
-      for (place[3] = 1; place[3] < DimsOf(x)[3]; ++place[3]) {
-        const float next = At(x, place);
-        total = mode == CUDNN_REDUCE_TENSOR_MAX ? std::max(total, next) : total + next;
+      const Dims place = PlaceOf(i, dims);
+      float total = 0;
+      for (int64_t k = 0; k < Count(boxes); ++k) {
+        Dims from = PlaceOf(k, boxes);
+        for (int d = 0; d < 4; ++d) from[d] += place[d] * boxes[d];
+        const float next = At(x, from);
+        const bool is_max = mode == CUDNN_REDUCE_TENSOR_MAX;
+        total = k == 0 ? next : is_max ? std::max(total, next) : total + next;
       }
-      place[3] = 0;
       Store(y, place, total);
+    }
+  }
+
+  // The same elements where they lie.
+  void Reshape(const FakeDescriptor& x, const FakeDescriptor& y) {
+    const Dims dims = DimsOf(y), strides = y.All<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
+    ASSERT_EQ(Count(DimsOf(x)), Count(dims));
+    for (int64_t i = 0; i < Count(dims); ++i) {
+      const Dims place = PlaceOf(i, dims);
+      int64_t at = 0;
+      for (int d = 0; d < 4; ++d) at += place[d] * strides[d];
+      Store(y, place, AtOffset(x, at));
     }
   }
 
@@ -437,7 +466,10 @@ cudnnStatus_t FakeExecute(cudnnHandle_t, cudnnBackendDescriptor_t plan,
   std::vector<float> sums;
   HostGraph host(addresses);
   const auto operations = asked_graph->All<cudnnBackendDescriptor_t>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  const bool attends = Of(operations.at(0)).type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+  const bool attends =
+      std::any_of(operations.begin(), operations.end(), [](cudnnBackendDescriptor_t operation) {
+        return Of(operation).type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+      });
   for (cudnnBackendDescriptor_t operation : operations) {
     if (!DemandedOfNormalization(Of(operation).type).empty()) {
       NormalizeOnHost(Of(operation), addresses);

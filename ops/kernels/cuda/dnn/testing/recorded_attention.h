@@ -15,6 +15,12 @@ int LaunchRecordedAttention(const cuda::AttentionSpec& spec,
                             const cuda::AttentionOperands& operands, void* workspace,
                             size_t workspace_bytes, cuda::LaunchQueue queue);
 
+// The same of the gradient in cuda::AttentionGradientOperands.
+int LaunchRecordedAttentionGradient(const cuda::AttentionSpec& spec,
+                                    const cuda::AttentionGradientOperands& operands,
+                                    void* workspace, size_t workspace_bytes,
+                                    cuda::LaunchQueue queue);
+
 }  // namespace weft::testing
 
 #endif  // WEFT_OPS_KERNELS_CUDA_DNN_TESTING_RECORDED_ATTENTION_H_

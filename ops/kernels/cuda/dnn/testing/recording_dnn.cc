@@ -343,6 +343,55 @@ class RecordedAttention final : public cuda::PreparedAttention {
   const size_t bytes_;
 };
 
+class RecordedAttentionGradient final : public cuda::PreparedAttentionGradient {
+ public:
+  RecordedAttentionGradient(RecordingDnn& owner, const cuda::AttentionSpec& spec)
+      : owner_(owner),
+        spec_(spec),
+        bytes_(static_cast<size_t>(spec.query.num_elements() % 3 * 97)) {}
+
+  size_t workspace_bytes() const override { return bytes_; }
+
+  absl::Status Run(const cuda::AttentionGradientOperands& operands, void* workspace,
+                   cuda::LaunchQueue queue) override {
+    if (queue.stream == nullptr) return Broken("no stream");
+    const void* const read[] = {operands.query,  operands.key,      operands.value,
+                                operands.result, operands.log_sums, operands.dresult};
+    const void* const written[] = {operands.dquery, operands.dkey, operands.dvalue};
+    for (const void* const operand : read) {
+      if (operand == nullptr) return Broken("an operand is null");
+      if (!IsDnnAligned(operand, cuda::kDnnAlignment)) return Broken("an operand is not aligned");
+    }
+    for (const void* const result : written) {
+      if (result == nullptr) return Broken("a result is null");
+      if (!IsDnnAligned(result, cuda::kDnnAlignment)) return Broken("a result is not aligned");
+      for (const void* const operand : read) {
+        if (operand == result) return Broken("a result lies over an operand");
+      }
+    }
+    if (written[0] == written[1] || written[1] == written[2] || written[0] == written[2]) {
+      return Broken("results lie over each other");
+    }
+    if (bytes_ > 0 && workspace == nullptr) return Broken("no workspace");
+    if (!IsDnnAligned(workspace, cuda::kDnnWorkspaceAlignment)) {
+      return Broken("the workspace is not aligned");
+    }
+    owner_.Record(RecordingDnn::AttentionGradientCall{spec_, operands});
+    const int code = LaunchRecordedAttentionGradient(spec_, operands, workspace, bytes_, queue);
+    if (code == 0) return absl::OkStatus();
+    return Broken(absl::StrCat("the emulator refuses with error ", code));
+  }
+
+ private:
+  absl::Status Broken(absl::string_view what) const {
+    return absl::InternalError(absl::StrCat("the gradient of ", spec_.ToString(), ": ", what));
+  }
+
+  RecordingDnn& owner_;
+  const cuda::AttentionSpec spec_;
+  const size_t bytes_;
+};
+
 class RecordedNormalization final : public cuda::PreparedNormalization {
  public:
   RecordedNormalization(RecordingDnn& owner, const cuda::NormalizationSpec& spec)
@@ -399,6 +448,16 @@ absl::StatusOr<std::unique_ptr<cuda::PreparedAttention>> RecordingDnn::PrepareAt
   return std::make_unique<RecordedAttention>(*this, spec);
 }
 
+absl::StatusOr<std::unique_ptr<cuda::PreparedAttentionGradient>>
+RecordingDnn::PrepareAttentionGradient(const cuda::AttentionSpec& spec) {
+  WEFT_RETURN_IF_ERROR(cuda::CheckAttention(spec));
+  MutexLock lock(mutex_);
+  if (refusals_.all) {
+    return absl::UnimplementedError(absl::StrCat("no plan for the gradient of ", spec.ToString()));
+  }
+  return std::make_unique<RecordedAttentionGradient>(*this, spec);
+}
+
 absl::StatusOr<std::unique_ptr<cuda::PreparedNormalization>> RecordingDnn::PrepareNormalization(
     const cuda::NormalizationSpec& spec) {
   WEFT_RETURN_IF_ERROR(cuda::CheckNormalization(spec));
@@ -422,6 +481,11 @@ std::vector<RecordingDnn::NormalizationCall> RecordingDnn::TakeNormalizations() 
   return std::exchange(normalizations_, {});
 }
 
+std::vector<RecordingDnn::AttentionGradientCall> RecordingDnn::TakeAttentionGradients() {
+  MutexLock lock(mutex_);
+  return std::exchange(attention_gradients_, {});
+}
+
 void RecordingDnn::Refuse(const Refusals& refusals) {
   MutexLock lock(mutex_);
   refusals_ = refusals;
@@ -435,6 +499,11 @@ void RecordingDnn::Record(const Call& call) {
 void RecordingDnn::Record(const AttentionCall& call) {
   MutexLock lock(mutex_);
   attentions_.push_back(call);
+}
+
+void RecordingDnn::Record(const AttentionGradientCall& call) {
+  MutexLock lock(mutex_);
+  attention_gradients_.push_back(call);
 }
 
 void RecordingDnn::Record(const NormalizationCall& call) {

@@ -32,6 +32,11 @@ class RecordingDnn final : public cuda::Dnn {
     cuda::AttentionOperands operands;
   };
 
+  struct AttentionGradientCall {
+    cuda::AttentionSpec spec;
+    cuda::AttentionGradientOperands operands;
+  };
+
   struct NormalizationCall {
     cuda::NormalizationSpec spec;
     cuda::NormalizationOperands operands;
@@ -43,6 +48,8 @@ class RecordingDnn final : public cuda::Dnn {
       const cuda::ConvolutionSpec& spec) override;
   absl::StatusOr<std::unique_ptr<cuda::PreparedAttention>> PrepareAttention(
       const cuda::AttentionSpec& spec) override;
+  absl::StatusOr<std::unique_ptr<cuda::PreparedAttentionGradient>> PrepareAttentionGradient(
+      const cuda::AttentionSpec& spec) override;
   absl::StatusOr<std::unique_ptr<cuda::PreparedNormalization>> PrepareNormalization(
       const cuda::NormalizationSpec& spec) override;
 
@@ -50,6 +57,7 @@ class RecordingDnn final : public cuda::Dnn {
   std::vector<Call> TakeCalls() ABSL_LOCKS_EXCLUDED(mutex_);
   // The same of attention.
   std::vector<AttentionCall> TakeAttentions() ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<AttentionGradientCall> TakeAttentionGradients() ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<NormalizationCall> TakeNormalizations() ABSL_LOCKS_EXCLUDED(mutex_);
   // From now on convolutions with a bias are refused, those that add, or all that is asked for.
   struct Refusals {
@@ -62,15 +70,18 @@ class RecordingDnn final : public cuda::Dnn {
  private:
   friend class RecordedConvolution;
   friend class RecordedAttention;
+  friend class RecordedAttentionGradient;
   friend class RecordedNormalization;
 
   void Record(const Call& call) ABSL_LOCKS_EXCLUDED(mutex_);
   void Record(const AttentionCall& call) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Record(const AttentionGradientCall& call) ABSL_LOCKS_EXCLUDED(mutex_);
   void Record(const NormalizationCall& call) ABSL_LOCKS_EXCLUDED(mutex_);
 
   Mutex mutex_;
   std::vector<Call> calls_ ABSL_GUARDED_BY(mutex_);
   std::vector<AttentionCall> attentions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<AttentionGradientCall> attention_gradients_ ABSL_GUARDED_BY(mutex_);
   std::vector<NormalizationCall> normalizations_ ABSL_GUARDED_BY(mutex_);
   Refusals refusals_ ABSL_GUARDED_BY(mutex_);
 };
