@@ -40,15 +40,6 @@ std::string BeyondDnn(const PrepareContext& context) {
   return "";
 }
 
-// An operand [samples, heads, rows, size], or packed [samples, rows, heads * size].
-DnnTensor HeadsTensor(const Shape& shape, int64_t heads) {
-  if (shape.rank() == 4) {
-    return DnnTensor::Dense({shape.dim(0), shape.dim(1), shape.dim(2), shape.dim(3)});
-  }
-  const int64_t rows = shape.dim(1), width = shape.dim(2), size = width / heads;
-  return {{shape.dim(0), heads, rows, size}, {rows * width, size, width, 1}};
-}
-
 AttentionSpec SpecOfNode(const PrepareContext& context) {
   const Attributes& attributes = context.attributes();
   const int64_t q_heads = attributes.Int("q_num_heads", 1);
@@ -89,6 +80,14 @@ class DnnAttentionKernel final : public Kernel {
 };
 
 }  // namespace
+
+DnnTensor HeadsTensor(const Shape& shape, int64_t heads) {
+  if (shape.rank() == 4) {
+    return DnnTensor::Dense({shape.dim(0), shape.dim(1), shape.dim(2), shape.dim(3)});
+  }
+  const int64_t rows = shape.dim(1), width = shape.dim(2), size = width / heads;
+  return {{shape.dim(0), heads, rows, size}, {rows * width, size, width, 1}};
+}
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeDnnAttention(const PrepareContext& context) {
   if (!context.uses_cudnn()) return nullptr;

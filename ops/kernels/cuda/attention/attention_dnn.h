@@ -2,12 +2,18 @@
 #ifndef WEFT_OPS_KERNELS_CUDA_ATTENTION_ATTENTION_DNN_H_
 #define WEFT_OPS_KERNELS_CUDA_ATTENTION_ATTENTION_DNN_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "ops/kernel.h"
+#include "ops/kernels/cuda/dnn/dnn.h"
+#include "tensor/shape.h"
 
 namespace weft::cuda {
+
+// How an operand lies: [samples, heads, rows, size], or packed [samples, rows, heads * size].
+DnnTensor HeadsTensor(const Shape& shape, int64_t heads);
 
 // A kernel of Attention that writes no scores to memory: plain or causal, packed or not, with heads
 // of keys that are shared, in float16 or bfloat16. Null where the node does not use cuDNN, and
