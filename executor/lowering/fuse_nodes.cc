@@ -99,4 +99,18 @@ absl::StatusOr<FusedPartition> FuseNodes(const Partition& partition, const Fusio
   return result;
 }
 
+absl::StatusOr<JoinedPartition> JoinAttention(const Partition& partition,
+                                              const TakesAttention& takes) {
+  JoinedPartition result{partition.Clone(), 0};
+  Partition& joined = result.partition;
+  const std::set<std::string> kept = SummedNames(joined);
+  for (Graph& micro : joined.micro) {
+    WEFT_RETURN_IF_ERROR(micro.Compact());
+    WEFT_ASSIGN_OR_RETURN(const int gradients,
+                          JoinAttentionGradients(micro, takes, kept, ColorsOfMicro(micro, joined)));
+    result.gradients += gradients;
+  }
+  return result;
+}
+
 }  // namespace weft

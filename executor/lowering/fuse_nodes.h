@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/partition.h"
+#include "ops/fusion/attention_gradient.h"
 #include "ops/fusion/fuse_regions.h"
 #include "ops/fusion/fusion_rules.h"
 
@@ -23,6 +24,18 @@ struct FusedPartition {
 
 // The errors of FuseRegions and of OrderOfEnd come through.
 absl::StatusOr<FusedPartition> FuseNodes(const Partition& partition, const FusionRules& rules);
+
+// A partition, and how many gradients of attention became one node, each micro graph counted once.
+struct JoinedPartition {
+  Partition partition;
+  int gradients = 0;
+};
+
+// A copy whose micro graphs have been through JoinAttentionGradients, under the same laws as
+// FuseNodes. Before it: what it joins would be fused with neighbours. The errors of `takes` and of
+// Graph::Compact come through.
+absl::StatusOr<JoinedPartition> JoinAttention(const Partition& partition,
+                                              const TakesAttention& takes);
 
 }  // namespace weft
 

@@ -20,6 +20,8 @@
 #include "gtest/gtest.h"
 #include "ops/fusion/fused_node.h"
 #include "ops/kernel.h"
+#include "ops/testing/gradient_rule.h"
+#include "ops/testing/test_tensors.h"
 #include "platform/status_macros.h"
 
 namespace weft {
@@ -98,6 +100,57 @@ TEST(FuseNodesTest, TheGuardIsABorder) {
   const auto without = FuseNodes(partition, kStepRules);
   ASSERT_TRUE(without.ok()) << without.status();
   EXPECT_EQ(without->counts.regions, 1);
+}
+
+// ---- Gradients of attention.
+
+// A micro graph with the gradients of plain attention, as "d0", "d1" and "d2".
+Partition AttentionPartition() {
+  testing::OpCase attention;
+  attention.op = "Attention";
+  attention.outputs = {true};
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    attention.inputs.push_back(testing::RandomTensor({4, 2, 3, 8}, seed, -1, 1, DType::kBfloat16));
+  }
+  Partition partition;
+  auto gradient = testing::BuildGradientGraph(attention, {0, 1, 2});
+  EXPECT_TRUE(gradient.ok()) << gradient.status();
+  Graph& micro = partition.micro.emplace_back(std::move(*gradient->graph));
+  for (int i = 0; i < 3; ++i) {
+    micro.RenameValue(gradient->input_gradients[i], "d" + std::to_string(i));
+    micro.AddOutput(gradient->input_gradients[i]);
+  }
+  for (const NodeId id : micro.node_ids()) {
+    if (micro.node(id).op == "SoftmaxGrad") {
+      micro.RenameValue(micro.node(id).outputs[0], "of_scores");
+    }
+  }
+  partition.micro_batches = {{.index = 0, .first = 0, .samples = 4, .graph = 0}};
+  return partition;
+}
+
+absl::StatusOr<bool> AnyAttention(const AttentionForm&, const Node&) { return true; }
+
+TEST(JoinAttentionTest, IsDoneInACopy) {
+  const Partition partition = AttentionPartition();
+  const auto joined = JoinAttention(partition, AnyAttention);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(joined->gradients, 1);
+  const Graph& micro = joined->partition.micro[0];
+  const auto dq = micro.FindValue("d0");
+  ASSERT_TRUE(dq.has_value());
+  EXPECT_EQ(micro.node(micro.value(*dq).producer).op, kAttentionGradOp);
+  EXPECT_FALSE(micro.FindValue("of_scores").has_value());
+  EXPECT_TRUE(partition.micro[0].FindValue("of_scores").has_value());
+}
+
+TEST(JoinAttentionTest, WhatIsSummedStays) {
+  Partition partition = AttentionPartition();
+  Accumulation& sum = partition.accumulations.emplace_back();
+  sum.micro_output = "of_scores";
+  const auto joined = JoinAttention(partition, AnyAttention);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(joined->gradients, 0);
 }
 
 // ---- A step with fused nodes.
@@ -191,6 +244,29 @@ TEST_P(FusedStepTest, HasTheSumsOfItsParts) {
   partition.fuses_nodes = false;
   ASSERT_TRUE(CompileStep(partition, environment).ok());
   EXPECT_THAT(schedule, ::testing::HasSubstr("(Neg)"));
+}
+
+// The device is asked where the partition wants cuDNN, and there alone.
+TEST_P(FusedStepTest, AsksTheDeviceAboutGradientsOfAttention) {
+  Partition partition = AttentionPartition();
+  ExecutorEnvironment environment = Environment();
+  const DeviceTakesAttention refuses = [](Device&, const AttentionForm& form,
+                                          const Node&) -> absl::StatusOr<bool> {
+    return absl::FailedPreconditionError("asked about " + form.query.ToString());
+  };
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kFake}) {
+    RegisterAttentionTaker(kind, refuses);
+  }
+  partition.uses_cudnn = true;
+  const absl::Status asked = CompileStep(partition, environment).status();
+  EXPECT_EQ(asked.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(asked.message()), ::testing::HasSubstr("asked about [4,2,3,8]"));
+  partition.uses_cudnn = false;
+  const absl::Status without = CompileStep(partition, environment).status();
+  EXPECT_THAT(std::string(without.message()), ::testing::Not(::testing::HasSubstr("asked about")));
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kFake}) {
+    RegisterAttentionTaker(kind, nullptr);
+  }
 }
 
 }  // namespace

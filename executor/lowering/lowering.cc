@@ -83,11 +83,23 @@ absl::StatusOr<LoweredStep> LowerPartition(const Partition& partition,
 absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
                                       const ExecutorEnvironment& environment,
                                       const LoweringObserver* observer) {
+  Device& device = *environment.device;
+  const Partition* lowered = &partition;
+  JoinedPartition joined;
+  const DeviceTakesAttention takes =
+      partition.uses_cudnn ? FindAttentionTaker(device.info().kind) : nullptr;
+  if (takes != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(joined, JoinAttention(partition, [&](const auto& form, const Node& node) {
+                            return takes(device, form, node);
+                          }));
+    Log(LogLevel::kInfo, "join: ", joined.gradients,
+        " gradients of attention became one node each");
+    if (joined.gradients > 0) lowered = &joined.partition;
+  }
   const bool fuses = partition.fuses_nodes && !partition.strict;
-  const FusionRules* const rules =
-      fuses ? FindFusionRules(environment.device->info().kind) : nullptr;
-  if (rules == nullptr) return LowerPartition(partition, environment, observer);
-  WEFT_ASSIGN_OR_RETURN(const FusedPartition fused, FuseNodes(partition, *rules));
+  const FusionRules* const rules = fuses ? FindFusionRules(device.info().kind) : nullptr;
+  if (rules == nullptr) return LowerPartition(*lowered, environment, observer);
+  WEFT_ASSIGN_OR_RETURN(const FusedPartition fused, FuseNodes(*lowered, *rules));
   Log(LogLevel::kInfo, "fuse: ", fused.counts.nodes, " nodes became ", fused.counts.regions);
   return LowerPartition(fused.partition, environment, observer);
 }
