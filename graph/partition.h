@@ -121,8 +121,8 @@ struct Partition {
   // Not if `strict`.
   bool fuses_nodes = false;
   // The ranks agree on the step behind its guard (StepCommit). All that its updates need from other
-  // ranks comes before (OrderOfEnd), and each has replicas, so that it can be ended without one. The
-  // same on all ranks.
+  // ranks comes before (OrderOfEnd), and each has replicas, so that it can be ended without one.
+  // The same on all ranks.
   bool commits = false;
   int threads = 1;
   int64_t global_batch = 0;  // samples in the step

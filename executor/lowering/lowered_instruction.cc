@@ -15,10 +15,9 @@ Overloaded(Fns...) -> Overloaded<Fns...>;
 
 // The families that neither read nor write a buffer.
 template <typename Family>
-concept HasNoBuffers =
-    std::is_same_v<Family, lowered::Commit> || std::is_same_v<Family, lowered::Signal> ||
-    std::is_same_v<Family, lowered::Await> || std::is_same_v<Family, lowered::TakeValue> ||
-    std::is_same_v<Family, lowered::SumReady>;
+concept HasNoBuffers = std::is_same_v<Family, lowered::Commit> ||
+    std::is_same_v<Family, lowered::Signal> || std::is_same_v<Family, lowered::Await> ||
+    std::is_same_v<Family, lowered::TakeValue> || std::is_same_v<Family, lowered::SumReady>;
 
 }  // namespace
 
@@ -93,10 +92,11 @@ void VisitWrites(const LoweredInstruction& instruction, ConstBufferVisitor visit
 }
 
 const char* FamilyName(const LoweredInstruction& instruction) {
-  constexpr const char* kNames[] = {"kernel",  "host_kernel",     "fill",  "send",     "wait_sent",
-                                    "receive", "collective",      "add",   "copy",     "pack",
-                                    "guard",   "commit",          "signal",          "await", "values",   "take",
-                                    "load",    "collective_node", "leaf",  "sum_ready"};
+  constexpr const char* kNames[] = {
+      "kernel",     "host_kernel", "fill",   "send", "wait_sent", "receive",
+      "collective", "add",         "copy",   "pack", "guard",     "commit",
+      "signal",     "await",       "values", "take", "load",      "collective_node",
+      "leaf",       "sum_ready"};
   static_assert(std::size(kNames) == std::variant_size_v<decltype(LoweredInstruction::work)>);
   return kNames[instruction.work.index()];
 }

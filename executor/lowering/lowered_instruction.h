@@ -193,9 +193,8 @@ struct LoweredInstruction {
   std::variant<lowered::KernelRun, lowered::HostRun, lowered::Fill, lowered::Send,
                lowered::WaitSent, lowered::Receive, lowered::Collective, lowered::Add,
                lowered::Copy, lowered::Pack, lowered::Guard, lowered::Commit, lowered::Signal,
-               lowered::Await,
-               lowered::ValueRun, lowered::TakeValue, lowered::Load, lowered::CollectiveNode,
-               lowered::Leaf, lowered::SumReady>
+               lowered::Await, lowered::ValueRun, lowered::TakeValue, lowered::Load,
+               lowered::CollectiveNode, lowered::Leaf, lowered::SumReady>
       work;
   int info = -1;         // index into LoweredStep::infos; -1 = of no node
   int micro_batch = -1;  // job-wide index; -1 = once per step

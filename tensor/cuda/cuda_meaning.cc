@@ -37,7 +37,7 @@ struct Row {
   CudaMeaning meaning;
 };
 
-// Numbers and names of cudaError_t (driver_types.h of CUDA 13.0).
+// Numbers and names of cudaError_t of CUDA 13.0.
 constexpr Row kRows[] = {
     {2, {StatusCode::kResourceExhausted, "cudaErrorMemoryAllocation", kNoRoom}},
     {35, {StatusCode::kFailedPrecondition, "cudaErrorInsufficientDriver", kOldDriver}},
