@@ -9,9 +9,7 @@ namespace weft {
 namespace {
 
 constexpr int kEagerQuestions = 200;
-// On a busy machine a yield lasts as long as another process's turn, milliseconds: few of them
-// then.
-constexpr int kFewestEagerQuestions = 4;
+// On a busy machine a yield lasts as long as another process's turn, milliseconds.
 constexpr absl::Duration kEagerTime = absl::Microseconds(100);
 constexpr absl::Duration kFirstPause = absl::Microseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
@@ -25,7 +23,7 @@ bool PollUntil(absl::FunctionRef<bool()> is_done, Clock& clock, absl::Time deadl
   for (int i = 0; i < kEagerQuestions; ++i) {
     if (is_done()) return true;
     std::this_thread::yield();
-    if (i + 1 >= kFewestEagerQuestions && clock.Now() - begin > kEagerTime) break;
+    if (clock.Now() - begin > kEagerTime) break;
   }
   Mutex mutex;
   CondVar nobody_notifies;

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -39,7 +40,17 @@ constexpr absl::Duration kTimeout = absl::Seconds(20);
 // The real clock; knows which threads have waited on it.
 class NotingClock final : public Clock {
  public:
-  absl::Time Now() override { return RealClock().Now(); }
+  absl::Time Now() override {
+    const absl::Time now = RealClock().Now();
+    MutexLock lock(noted_);
+    return stood_still_.value_or(now);
+  }
+  // From now on, so that no time passes while somebody yields.
+  void StandStill() {
+    const absl::Time now = RealClock().Now();
+    MutexLock lock(noted_);
+    stood_still_ = now;
+  }
   int64_t MonotonicNanos() override { return RealClock().MonotonicNanos(); }
   bool WaitUntil(CondVar& changed, Mutex& mutex, absl::Time deadline) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
@@ -58,6 +69,7 @@ class NotingClock final : public Clock {
  private:
   Mutex noted_;
   std::set<std::thread::id> threads_ ABSL_GUARDED_BY(noted_);
+  std::optional<absl::Time> stood_still_ ABSL_GUARDED_BY(noted_);
 };
 
 // A rank with a card, a stream and a buffer or two of floats.
@@ -363,8 +375,11 @@ TEST_F(NcclCollectivesTest, ASenderThatDoesNotComeIsFound) {
 // so each of them is asked about. The thread that launches the step does not sleep meanwhile.
 TEST_F(NcclCollectivesTest, ACallInProgressIsAskedAboutAtOnce) {
   Start(2);
-  world_.HoldCalls(/*questions=*/3);
-  for (const auto& rank : ranks_) rank->clock_.TakeThreads();
+  world_.HoldCalls(/*questions=*/100);
+  for (const auto& rank : ranks_) {
+    rank->clock_.StandStill();
+    rank->clock_.TakeThreads();
+  }
   const auto results =
       RunAll([&](int rank) { return Spec(Kind::kAllReduce, rank, {1}); },
              [](int rank) -> std::vector<std::vector<float>> { return {{ValueAt(rank, 0)}}; });
