@@ -8,22 +8,32 @@ trap 'rm -rf "$PWD"' EXIT
 failures=0
 fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 
-# Sparse files: they take no room.
-mkdir -p "cache/a b"
-for day in 1 2 3 4; do
-  truncate -s 600M "cache/a b/read on $day"
-  touch -a -d "2026-01-0$day" "cache/a b/read on $day"
-done
-left() { find cache -type f | sort | tr '\n' ' '; }
+# add NAME DAYS SIZE COUNT: sparse files, which take no room, read so many days ago.
+add() {
+  mkdir -p "$(dirname "cache/$1")"
+  for number in $(seq "$4"); do
+    truncate -s "$3" "cache/$1 $number"
+    touch -a -d "$2 days ago" "cache/$1 $number"
+  done
+}
+left() { find cache -type f | sed 's/ [0-9]*$//' | sort | uniq -c | awk '{ printf "%s %s, ", $1, $2 " " $3 }'; }
 
-"$trim" cache 3 > said || fail "exit $?"
-[ "$(left)" = "cache/a b/read on 1 cache/a b/read on 2 cache/a b/read on 3 cache/a b/read on 4 " ] || fail "below the limit: $(left)"
+# A little less than a GiB each.
+for day in 1 2 3; do add "cas/read $day" "$day" 60M 17; done
+add 'cas/header' 4 600M 1
+add 'ac/action' 4 1K 1
+
+"$trim" cache 5 > said || fail "exit $?"
+[ "$(find cache -type f | wc -l)" -eq 53 ] || fail "below the limit: $(left)"
 [ -s said ] && fail "it says something although it did nothing"
 WEFT_CACHE_GIB=2 "$trim" cache > said || fail "exit $?"
-[ "$(left)" = "cache/a b/read on 2 cache/a b/read on 3 cache/a b/read on 4 " ] || fail "above the limit: $(left)"
-grep -q '1 files of cache .* are gone; 2 GiB may stay' said || fail "it says: $(cat said)"
+[ "$(find cache/cas -name 'read 3*' | wc -l)" -le 1 ] || fail "the oldest are left: $(left)"
+[ "$(find cache/cas -name 'read [12]*' | wc -l)" -eq 34 ] || fail "what may stay is gone: $(left)"
+[ -e 'cache/cas/header 1' ] && [ -e 'cache/ac/action 1' ] || fail "headers and actions stay for a week: $(left)"
+grep -q 'files of cache .* are gone; 2 GiB may stay' said || fail "it says: $(cat said)"
+touch -a -d '8 days ago' cache/cas/header* cache/ac/action*
 "$trim" cache 0 > /dev/null
-[ -z "$(left)" ] || fail "no limit left: $(left)"
+[ "$(find cache -type f | wc -l)" -eq 0 ] || fail "no limit left: $(left)"
 "$trim" nowhere 1 || fail "a cache that is not there: exit $?"
 "$trim" cache much 2> /dev/null
 [ $? -eq 2 ] || fail "a limit that is no number"
