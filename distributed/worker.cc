@@ -65,6 +65,15 @@ absl::Status Mismatch(const char* what, const std::string& mine, const std::stri
                                                     "; all processes of a job must agree"));
 }
 
+// The step that the program of this range runs after it, with nothing else between; -1: none.
+int64_t StepAfter(const std::vector<StepRange>& ranges, size_t range) {
+  for (size_t next = range + 1; next < ranges.size(); ++next) {
+    if (ranges[next].count == 0) continue;
+    return ranges[next].program == ranges[range].program ? ranges[next].first_step : -1;
+  }
+  return -1;
+}
+
 uint64_t RandomNumber() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -173,7 +182,8 @@ class RankWorker final : public Worker {
   FileSystem& files() const {
     return environment_.files != nullptr ? *environment_.files : RealFileSystem();
   }
-  absl::Status RunRange(const StepRange& range,
+  // `step_after`: that the same program runs next; -1: another's, or none.
+  absl::Status RunRange(const StepRange& range, int64_t step_after,
                         const std::function<void(const StepReport&)>& report);
   absl::Status RunStep(Program& program, const StepOptions& options, StepResult& result);
   // A step has taken so long. OutOfRange where a variable that steps change is no number any more.
@@ -583,6 +593,7 @@ absl::Status RankWorker::RunStep(Program& program, const StepOptions& options, S
   if (!absl::IsOutOfRange(status) || options.check_numerics) return status;
   StepOptions checked = options;
   checked.check_numerics = true;
+  checked.next_step = -1;
   const absl::Status again = program.step->RunInto(checked, result);
   // Another rank has found the node, and says so.
   if (absl::IsAborted(again)) return again;
@@ -605,8 +616,9 @@ absl::Status RankWorker::RunSteps(const std::vector<StepRange>& ranges,
   }
   // Too little memory for it is told by CheckpointRequest.
   if (saves) checkpoints_->Prepare().IgnoreError();
-  for (const StepRange& range : ranges) {
-    WEFT_RETURN_IF_ERROR(RunRange(range, report));
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const StepRange& range = ranges[i];
+    WEFT_RETURN_IF_ERROR(RunRange(range, StepAfter(ranges, i), report));
     if (range.checkpoint.empty()) continue;
     const absl::Status saved = checkpoints_->Save(range.checkpoint);
     if (saved.ok()) continue;
@@ -616,7 +628,7 @@ absl::Status RankWorker::RunSteps(const std::vector<StepRange>& ranges,
   return absl::OkStatus();
 }
 
-absl::Status RankWorker::RunRange(const StepRange& range,
+absl::Status RankWorker::RunRange(const StepRange& range, int64_t step_after,
                                   const std::function<void(const StepReport&)>& report) {
   const auto program = programs_.find(range.program);
   if (program == programs_.end()) {
@@ -643,6 +655,7 @@ absl::Status RankWorker::RunRange(const StepRange& range,
     StepReport& done = counts ? NextReport(own) : own;
     step_under_way_ = range.first_step + i;
     options.step = range.first_step + i;
+    options.next_step = i + 1 < range.count ? options.step + 1 : step_after;
     options.scalars[kStepInput] = static_cast<double>(options.step + 1);
     const int64_t begin = environment_.clock->MonotonicNanos();
     const bool has_values = !range.times_only || &done != &own;

@@ -34,6 +34,11 @@ LoweringProgram ComputeLifetimes(LoweringProgram program) {
   step.buffers.ClearLifetimes();
   const int end = static_cast<int>(step.compute.size());
   for (int i = 0; i < end; ++i) {
+    if (const auto* const fill = step.compute[i].As<lowered::Fill>();
+        fill != nullptr && fill->ahead != kNoBuffer) {
+      step.buffers.Touch(fill->ahead, 0);
+      step.buffers.Touch(fill->ahead, end + 1);
+    }
     const auto touch = [&](BufferIndex buffer) { step.buffers.Touch(buffer, i); };
     VisitReads(std::as_const(step.compute[i]), touch);
     VisitWrites(std::as_const(step.compute[i]), touch);

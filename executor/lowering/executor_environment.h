@@ -25,6 +25,10 @@ class BodyRunner;
 // one line per instruction, stable.
 using LoweringObserver = std::function<void(std::string_view pass, std::string_view text)>;
 
+// Of a micro-batch's inputs. Fewer are with a device as fast when they are copied in their turn:
+// PCI Express moves them in some 3 us, and a copy of its own stream has to be waited for.
+inline constexpr int64_t kMinAheadBytes = int64_t{64} << 10;
+
 // Borrowed; all outlive the program.
 struct ExecutorEnvironment {
   Device* device = nullptr;
@@ -43,6 +47,9 @@ struct ExecutorEnvironment {
   bool runs_nodes_on_host = false;
   // Kernels that can run as one do (group_kernels.h). False: each node by itself, to the same bits.
   bool joins_kernels = true;
+  // Inputs of which a micro-batch has so many bytes are copied to a device while it computes what
+  // comes before (copy_feeds_ahead.h).
+  int64_t min_ahead_bytes = kMinAheadBytes;
   // Told of each pass of the lowering; null = nobody looks, and no text is made.
   const LoweringObserver* observe_lowering = nullptr;
   // Collectives that need not go through the host; null = all do.

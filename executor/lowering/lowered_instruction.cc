@@ -62,7 +62,10 @@ void VisitWrites(LoweredInstruction& instruction, BufferVisitor visit) {
                    one(run.workspace);
                  },
                  [&](lowered::HostRun& run) { all(run.outputs); },
-                 [&](lowered::Fill& fill) { one(fill.into); },
+                 [&](lowered::Fill& fill) {
+                   one(fill.into);
+                   one(fill.ahead);
+                 },
                  [&](lowered::Send&) {},
                  [&](lowered::WaitSent&) {},
                  [&](lowered::Receive& receive) { one(receive.into); },

@@ -56,12 +56,14 @@ struct HostRun {
   int64_t samples = 0;
 };
 
-// Rows of an input, into a buffer.
+// Rows of an input, into a buffer. With `ahead` they come from there, where they may be before the
+// instruction runs (CopyFeedsAhead).
 struct Fill {
   int feed = -1;  // index into Partition::inputs
   BufferIndex into = kNoBuffer;
   int64_t first_sample = 0;
   int64_t samples = 0;
+  BufferIndex ahead = kNoBuffer;
 };
 
 // Sends and receives with a lane (`lane` >= 0) are DeviceCollectives', whose handle `channel` is. A

@@ -7,6 +7,7 @@
 #include "executor/lowering/bind_nodes.h"
 #include "executor/lowering/build_sums.h"
 #include "executor/lowering/compute_lifetimes.h"
+#include "executor/lowering/copy_feeds_ahead.h"
 #include "executor/lowering/expand_collectives.h"
 #include "executor/lowering/fuse_nodes.h"
 #include "executor/lowering/group_kernels.h"
@@ -54,6 +55,12 @@ const std::vector<Pass>& Passes() {
           const Environment& environment) -> absl::StatusOr<Program> {
          if (!environment.joins_kernels) return program;
          return GroupKernels(std::move(program));
+       }},
+      {"feeds",
+       [](Program program, const Partition&,
+          const Environment& environment) -> absl::StatusOr<Program> {
+         if (environment.device->info().host_accessible) return program;
+         return CopyFeedsAhead(std::move(program), environment.min_ahead_bytes);
        }},
       {"lifetimes", [](Program program, const Partition&,
                        const Environment&) { return ComputeLifetimes(std::move(program)); }},

@@ -15,7 +15,7 @@ int64_t Arena::allocated_bytes() const {
 
 absl::StatusOr<void*> Arena::Memory() {
   if (allocated_bytes() < reserved_bytes_) {
-    memory_.reset();  // never two at a time
+    Release();  // never two at a time
     WEFT_ASSIGN_OR_RETURN(memory_, device_.Allocate(static_cast<size_t>(reserved_bytes_)));
     // First touch now, not in the first step.
     if (device_.info().host_accessible) std::memset(memory_->data(), 0, memory_->size());

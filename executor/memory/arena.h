@@ -11,9 +11,9 @@
 
 namespace weft {
 
-// What a step makes, it makes anew in the next: nothing in the arena outlives a step. So programs
-// of which one runs at a time share one arena, as large as the largest needs. Programs reserve when
-// they are compiled; the memory comes when one is about to run. Not synchronized.
+// What a step makes, it makes anew in the next: nothing in the arena has to outlive a step. So
+// programs of which one runs at a time share one arena, as large as the largest needs. Programs
+// reserve when they are compiled; the memory comes when one is about to run. Not synchronized.
 class Arena {
  public:
   explicit Arena(Device& device) : device_(device) {}
@@ -27,7 +27,14 @@ class Arena {
   // The memory, for who has to keep it where it is; null: there is none.
   std::shared_ptr<const Buffer> buffer() const { return memory_; }
   // Gives the memory back between two steps; the next program that is about to run gets it anew.
-  void Release() { memory_.reset(); }
+  void Release() {
+    memory_.reset();
+    ++uses_;
+  }
+
+  // A step of a program begins. Numbers grow. A program that gets the number after its own last one
+  // finds what it left: nobody has written to the arena since, and it has not moved.
+  int64_t BeginUse() { return ++uses_; }
 
   int64_t reserved_bytes() const { return reserved_bytes_; }
   int64_t allocated_bytes() const;
@@ -36,6 +43,7 @@ class Arena {
   Device& device_;
   int64_t reserved_bytes_ = 0;
   std::shared_ptr<Buffer> memory_;
+  int64_t uses_ = 0;
 };
 
 }  // namespace weft

@@ -116,6 +116,7 @@ absl::Status CompiledStep::Build(LoweredStep step) {
     external_buffers_.Find(compute_, communication_list_);
   } else {
     segments_.Find(compute_);
+    feeds_ahead_.Find(compute_);
   }
   return BuildStreams();
 }
@@ -161,6 +162,7 @@ absl::Status CompiledStep::BuildStreams() {
   }
   WEFT_RETURN_IF_ERROR(BuildCollectiveStream());
   WEFT_RETURN_IF_ERROR(BuildLanes());
+  WEFT_RETURN_IF_ERROR(feeds_ahead_.Build(device, environment_.input));
   for (size_t i = 0; i < communication_list_.size(); ++i) {
     WEFT_ASSIGN_OR_RETURN(done_events_.emplace_back(), device.NewEvent());
     if (!communication_list_[i].As<bound::Collective>()->what->on_device) {

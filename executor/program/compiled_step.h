@@ -27,6 +27,7 @@
 #include "executor/program/deferred_sends.h"
 #include "executor/program/external_buffers.h"
 #include "executor/program/feed_staging.h"
+#include "executor/program/feeds_ahead.h"
 #include "executor/program/instruction.h"
 #include "executor/program/recorded_segments.h"
 #include "executor/program/step_program.h"
@@ -50,6 +51,7 @@ class CompiledStep final : public StepProgram {
         own_bodies_(std::move(own_bodies)),
         slots_(environment),
         scalars_(step_.scalars),
+        feeds_ahead_(step_, feed_staging_),
         external_buffers_(step_),
         own_arena_(*environment.device),
         arena_(environment.arena != nullptr ? *environment.arena : own_arena_) {}
@@ -58,6 +60,7 @@ class CompiledStep final : public StepProgram {
   ~CompiledStep() override {
     communication_.reset();
     collective_stream_.reset();
+    feeds_ahead_.End();
     lanes_.clear();
     communication_stream_.reset();
     compute_stream_.reset();
@@ -153,12 +156,14 @@ class CompiledStep final : public StepProgram {
   const MemoryWork* memory_work_ = nullptr;
   // Where the host cannot reach the device's memory:
   std::vector<FeedStaging> feed_staging_;  // by feed
+  FeedsAhead feeds_ahead_;
   DeferredSends sends_;
   RecordedSegments segments_;
   ExternalBuffers external_buffers_;  // none where the host cannot reach the device's memory
   Arena own_arena_;                   // unless the environment has one
   Arena& arena_;
   void* arena_memory_ = nullptr;  // that the addresses are in
+  int64_t arena_use_ = -1;        // of the last step
   bool prepared_ = false;
   bool is_under_way_ = false;                      // a step that has returned
   std::vector<std::shared_ptr<const void>> held_;  // that the step may use, though it has failed

@@ -143,6 +143,7 @@ absl::Status CompiledStep::Fill(const lowered::Fill& fill, void* target) {
 
 // While the device copies these rows, the next ones are filled.
 absl::Status CompiledStep::FillDevice(const bound::Fill& fill, Stream& stream) {
+  if (fill.what->ahead != kNoBuffer) return feeds_ahead_.Take(fill, stream);
   FeedStaging& staging = feed_staging_[fill.what->feed];
   WEFT_ASSIGN_OR_RETURN(void* const rows, staging.Next());
   WEFT_RETURN_IF_ERROR(Fill(*fill.what, rows));

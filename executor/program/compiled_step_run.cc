@@ -34,6 +34,7 @@ absl::Status RunKernel(void* argument, Stream&) {
 
 // True if the instruction may wait for a peer, who may wait for what is to be sent: the host in it,
 // or the stream in one of the device, behind which the host may have to wait for room or memory.
+// The next rows are on their way to the device before that.
 bool AwaitsPeers(const Instruction& instruction) {
   return instruction.As<bound::Receive>() != nullptr ||
          instruction.As<bound::HostRun>() != nullptr ||
@@ -129,15 +130,17 @@ absl::Status CompiledStep::RunPart(size_t first, size_t last, const StepOptions&
 absl::Status CompiledStep::RunOnDevice(size_t first, size_t last) {
   const auto enqueue = [this](size_t i) { return Execute(compute_[i], *compute_stream_); };
   for (size_t i = first; i < last;) {
-    if (!sends_.empty()) WEFT_RETURN_IF_ERROR(SendWhatIsThere(AwaitsPeers(compute_[i])));
+    const bool waits = AwaitsPeers(compute_[i]);
+    absl::Status status = waits ? feeds_ahead_.StartNext() : absl::OkStatus();
+    if (!status.ok()) return Fail(compute_[i], status);
+    if (!sends_.empty()) WEFT_RETURN_IF_ERROR(SendWhatIsThere(waits));
     const size_t end = segments_.EndOf(i);
     size_t failed = i;
-    absl::Status status =
-        end > i ? segments_.Run(i, *compute_stream_, enqueue, failed) : enqueue(i);
+    status = end > i ? segments_.Run(i, *compute_stream_, enqueue, failed) : enqueue(i);
     if (!status.ok()) return Fail(compute_[failed], status);
     i = std::max(end, i + 1);
   }
-  return absl::OkStatus();
+  return feeds_ahead_.StartNext();
 }
 
 // Many runs between two waits; what they write over is given back before each, and the time of that
@@ -260,7 +263,8 @@ absl::Status CompiledStep::ReadReports(StepResult& result) {
     WEFT_RETURN_IF_ERROR(environment_.device->CopyToHost(*compute_stream_, source,
                                                          tensor.raw_data(), tensor.bytes()));
   }
-  return compute_stream_->Synchronize(kDeviceTimeout);
+  WEFT_RETURN_IF_ERROR(compute_stream_->Synchronize(kDeviceTimeout));
+  return feeds_ahead_.Finish();
 }
 
 // After an error: nothing of the step is under way any more, so its memory may serve again.
@@ -273,6 +277,7 @@ bool CompiledStep::Drain() {
   drain(compute_stream_.get());
   drain(communication_stream_.get());
   drain(collective_stream_.get());
+  drain(feeds_ahead_.stream());
   for (const Lane& lane : lanes_) drain(lane.stream.get());
   return is_over;
 }
@@ -299,6 +304,10 @@ absl::Status CompiledStep::EndFormerStep() {
 absl::Status CompiledStep::RunInto(const StepOptions& options, StepResult& result) {
   WEFT_RETURN_IF_ERROR(Prepare());
   current_step_ = options.step;
+  const int64_t use = arena_.BeginUse();
+  const bool is_kept = state_ == StepState::kDone && use == arena_use_ + 1;
+  arena_use_ = use;
+  feeds_ahead_.BeginStep(current_step_, options.next_step, is_kept);
   // Without a commit nobody knows where a step begins to change variables.
   const bool commits = commit_ < compute_.size();
   state_ = commits ? StepState::kUnchanged : StepState::kTorn;

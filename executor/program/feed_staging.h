@@ -28,6 +28,8 @@ class FeedStaging {
   absl::StatusOr<void*> Next();
   // What it was filled with, to the device. Does not wait.
   absl::Status Copy(Device& device, Stream& stream, void* target, int64_t bytes);
+  // Of the last Copy: the bytes are there. REQUIRES: there was one.
+  Event& copied() const { return *blocks_[(next_ + blocks_.size() - 1) % blocks_.size()].copied; }
 
  private:
   struct Block {

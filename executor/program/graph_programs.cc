@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -274,6 +275,7 @@ class GraphPrograms::Impl {
                                     &inputs_, &RealClock(), nullptr,
                                     &arena_,  bodies.get()};
     environment.runs_nodes_on_host = settings_.runs_nodes_on_host;
+    environment.min_ahead_bytes = std::numeric_limits<int64_t>::max();  // calls come one by one
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<StepProgram> program,
                           CompileWithBodies(*partition, environment, nullptr));
     program->EnableStatistics(settings_.statistics);

@@ -39,7 +39,7 @@ bound::ValueRun Bind(const lowered::ValueRun& run) {
   return {&run, std::vector<const void*>(run.inputs.size())};
 }
 
-bound::Fill Bind(const lowered::Fill& fill) { return {&fill, nullptr}; }
+bound::Fill Bind(const lowered::Fill& fill) { return {&fill, nullptr, nullptr}; }
 bound::Send Bind(const lowered::Send& send) { return {&send, nullptr}; }
 bound::WaitSent Bind(const lowered::WaitSent& wait) { return {&wait}; }
 bound::Receive Bind(const lowered::Receive& receive) { return {&receive, nullptr}; }
@@ -126,6 +126,7 @@ void VisitAddresses(const LoweredInstruction& lowered, Instruction& instruction,
         } else {
           if constexpr (requires { bound.from; }) read(bound.what->from, bound.from);
           if constexpr (requires { bound.into; }) write(bound.what->into, bound.into);
+          if constexpr (requires { bound.ahead; }) write(bound.what->ahead, bound.ahead);
         }
       },
       instruction.work);

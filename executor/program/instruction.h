@@ -41,6 +41,7 @@ struct HostRun {
 struct Fill {
   const lowered::Fill* what = nullptr;
   void* into = nullptr;
+  void* ahead = nullptr;
 };
 
 struct Send {
