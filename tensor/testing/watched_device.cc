@@ -191,8 +191,15 @@ absl::StatusOr<std::shared_ptr<Buffer>> WatchedDevice::AllocateHostMemory(size_t
 
 absl::Status WatchedDevice::CopyFromHost(Stream& stream, const void* host, void* device,
                                          size_t bytes) {
-  return dynamic_cast<WatchedStream&>(stream).Do(
-      [=, this](Stream& own) { return device_.CopyFromHost(own, host, device, bytes); });
+  return dynamic_cast<WatchedStream&>(stream).Do([=, this](Stream& own) {
+    absl::Status status = device_.CopyFromHost(own, host, device, bytes);
+    if (!status.ok() || !options_.counts_copies) return status;
+    return own.Enqueue({[](void* count, Stream&) {
+                          ++*static_cast<std::atomic<int64_t>*>(count);
+                          return absl::OkStatus();
+                        },
+                        &calls_.copies_made});
+  });
 }
 
 absl::Status WatchedDevice::CopyToHost(Stream& stream, const void* device, void* host,

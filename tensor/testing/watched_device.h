@@ -25,6 +25,7 @@ struct WatchedCalls {
   std::atomic<int64_t> works{0};          // by Enqueue, also of recordings
   std::atomic<int64_t> recordings{0};     // that ended
   std::atomic<int64_t> recorded_runs{0};  // of recordings
+  std::atomic<int64_t> copies_made{0};    // from the host, as streams have come to them
 };
 
 // A call of a stream that puts work in order.
@@ -50,6 +51,8 @@ struct WatchedDeviceOptions {
   // Streams record: work and copies are kept, and enqueued again by each run. Else they cannot,
   // whatever the device behind can.
   bool records = false;
+  // Counts copies_made. REQUIRES: the device behind runs host work.
+  bool counts_copies = false;
 };
 
 // Borrows the device behind it, whose buffers its own are. Thread-safe as that.

@@ -257,7 +257,10 @@ Partition RelayingStep() {
 class OrderedRun::Impl {
  public:
   Impl(const OrderedJob& job, Device& device, Communicator* communicator)
-      : partition_(job.make()), variables_(device), source_(job.poisoned_step) {
+      : partition_(job.make()),
+        feeds_ahead_(job.feeds_ahead),
+        variables_(device),
+        source_(job.poisoned_step) {
     const bool is_host = device.info().host_accessible;
     if (!is_host) RegisterKernels(job);
     ExecutorEnvironment environment;
@@ -268,6 +271,7 @@ class OrderedRun::Impl {
     environment.clock = &RealClock();
     environment.kernels = is_host || job.kernels.empty() ? nullptr : &kernels_;
     environment.device_collectives = job.device_collectives && !is_host ? &collectives_ : nullptr;
+    if (feeds_ahead_) environment.min_ahead_bytes = 0;
     status_ = Compile(environment);
   }
 
@@ -277,6 +281,7 @@ class OrderedRun::Impl {
     options.step = step;
     options.scalars = {{"rate", 0.5 + static_cast<double>(step)}};
     options.check_numerics = check_numerics;
+    if (feeds_ahead_) options.next_step = step + 1;
     return program_->RunInto(options, result);
   }
   std::string Variable() {
@@ -316,6 +321,7 @@ class OrderedRun::Impl {
   }
 
   const Partition partition_;
+  const bool feeds_ahead_;
   KernelRegistry kernels_;
   Tensor initial_ = Tensor::Of<float>({1, 2}, {1, 2});  // of "w"
   VariableStore variables_;
@@ -450,6 +456,20 @@ std::vector<OrderedJob> OrderedJobs() {
   Cover("lane 0 wait", 4, 0, first, jobs.back());
   Cover("compute wait", 8, 6, later, jobs.back());
   Cover("lane 1 record", 4, 2, later, jobs.back());
+  jobs.push_back({.name = "GuardedAhead",
+                  .make = GuardedStep,
+                  .poisoned_step = 1,
+                  .feeds_ahead = true});
+  jobs.push_back({.name = "SendingAhead", .make = SendingStep, .feeds_ahead = true});
+  jobs.push_back({.name = "ReceivingOnDeviceAhead",
+                  .make = ReceivingStep,
+                  .device_collectives = true,
+                  .feeds_ahead = true});
+  jobs.push_back({.name = "HostNodeAhead",
+                  .make = HostNodeStep,
+                  .kind = DeviceKind::kCuda,
+                  .kernels = {"SgdUpdate"},
+                  .feeds_ahead = true});
   return jobs;
 }
 

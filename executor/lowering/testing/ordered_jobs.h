@@ -30,6 +30,7 @@ struct OrderedJob {
   std::vector<std::string> kernels = {};  // of a device of another kind: those of the CPU
   bool device_collectives = false;        // also sends and receives are in the order of streams
   int64_t poisoned_step = -1;             // whose samples are not numbers
+  bool feeds_ahead = false;               // samples are copied on a stream of their own
   // What may be left out unseen: "compute record 2" for the third recording of that stream.
   std::map<std::string, std::string> covered = {};  // with the reason
 };

@@ -95,7 +95,7 @@ TEST_P(MissingOrderTest, EachCallThatOrdersWorkIsNeeded) {
   std::set<std::string> unseen;
   for (const OrderingPlace& place : places) {
     bool is_seen = false;
-    for (const std::string eager_stream : {"", "collectives", "lane 0", "lane 1"}) {
+    for (const std::string eager_stream : {"", "collectives", "lane 0", "lane 1", "feeds"}) {
       LazyDevice lazy(options, eager_stream);
       WatchedDeviceOptions without;
       without.without = place;
