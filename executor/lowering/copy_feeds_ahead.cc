@@ -14,9 +14,9 @@ LoweringProgram CopyFeedsAhead(LoweringProgram program, int64_t min_bytes) {
     int64_t& bytes = bytes_of_feed[fill->feed];
     bytes = std::max(bytes, step.buffers.bytes(fill->into));
   }
-  int64_t total = 0;
-  for (const auto& [feed, bytes] : bytes_of_feed) total += bytes;
-  if (bytes_of_feed.empty() || total < min_bytes) return program;
+  int64_t missing = min_bytes;  // which cannot overflow, whatever the partition says
+  for (const auto& [feed, bytes] : bytes_of_feed) missing -= std::min(bytes, missing);
+  if (bytes_of_feed.empty() || missing > 0) return program;
   std::map<int, BufferIndex> ahead;
   for (const auto& [feed, bytes] : bytes_of_feed) ahead[feed] = step.buffers.AddReserved(bytes);
   for (LoweredInstruction& instruction : step.compute) {

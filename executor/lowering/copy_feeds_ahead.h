@@ -2,10 +2,12 @@
 // executor/.
 //
 // Input   a program whose other buffers are as they will be, without lifetimes.
-// Output  the same; where the host cannot reach the device's memory, and the inputs of a micro-batch
+// Output  the same; where the host cannot reach the device's memory, and the inputs of a
+// micro-batch
 //         are large enough, each input has one more buffer (lowered::Fill::ahead), as large as its
 //         rows in the largest micro-batch.
-// Laws    All or no inputs have it. It is part of the arena and nothing else lies there in the whole
+// Laws    All or no inputs have it. It is part of the arena and nothing else lies there in the
+// whole
 //         step: rows of the next micro-batch, or of the next step's first one, are copied there
 //         while the device computes. A fill then copies them within the device, so that kernels
 //         find them at one address in each step, and what was recorded of these stays true.

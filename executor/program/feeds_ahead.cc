@@ -81,9 +81,8 @@ absl::Status FeedsAhead::Take(const bound::Fill& fill, Stream& compute) {
   }
   const lowered::Fill& what = *fill.what;
   WEFT_RETURN_IF_ERROR(compute.Wait(staging_[static_cast<size_t>(what.feed)].copied()));
-  WEFT_RETURN_IF_ERROR(
-      device_->CopyOnDevice(compute, fill.ahead, fill.into,
-                            static_cast<size_t>(lowered_.buffers.bytes(what.into))));
+  WEFT_RETURN_IF_ERROR(device_->CopyOnDevice(
+      compute, fill.ahead, fill.into, static_cast<size_t>(lowered_.buffers.bytes(what.into))));
   if (++taken_fills_ < groups_[group_].size()) return absl::OkStatus();
   WEFT_RETURN_IF_ERROR(compute.Record(*taken_));
   is_busy_ = false;

@@ -18,14 +18,15 @@
 namespace weft {
 
 // The fills of a program that have memory of the device for it (lowered::Fill::ahead), in groups:
-// neighbours of one micro-batch. The rows of one group at a time go there, on a stream of their own:
+// neighbours of one micro-batch. The rows of one group at a time go there, on a stream of their
+// own:
 //
-//   feeds     wait taken   rows of group 1 ─▶ ahead, record copied    wait taken   rows of group 2 ...
-//   compute   wait copied  ahead ─▶ kernels' buffers   record taken   kernels of group 1 ...
+//   feeds     wait taken   rows of group 1 ─▶ ahead, record copied    wait taken   rows of group 2
+//   ... compute   wait copied  ahead ─▶ kernels' buffers   record taken   kernels of group 1 ...
 //
 // The group after the last one of a step is the first of the next step, where that is known.
-// Kernels, and so what was recorded of them, know nothing of it. Used by the program's compute thread
-// only. Borrows all that it is given.
+// Kernels, and so what was recorded of them, know nothing of it. Used by the program's compute
+// thread only. Borrows all that it is given.
 class FeedsAhead {
  public:
   // `staging`: by feed, ready when the first rows are copied.
@@ -42,12 +43,12 @@ class FeedsAhead {
   // A step begins. `is_kept`: the device's memory is as the last step left it; else what was copied
   // for this one is copied again.
   void BeginStep(int64_t step, int64_t next_step, bool is_kept);
-  // Copies the rows of the next group, where they are not under way. Rows that cannot be had are left
-  // to the fill that asks for them. Does not wait for the device, but for staging memory that it has
-  // still to read.
+  // Copies the rows of the next group, where they are not under way. Rows that cannot be had are
+  // left to the fill that asks for them. Does not wait for the device, but for staging memory that
+  // it has still to read.
   absl::Status StartNext();
-  // Does the fill, which is the next one of the list that has rows ahead: once `compute` comes to it,
-  // its rows are in the buffer. An error of the rows is that of the input.
+  // Does the fill, which is the next one of the list that has rows ahead: once `compute` comes to
+  // it, its rows are in the buffer. An error of the rows is that of the input.
   absl::Status Take(const bound::Fill& fill, Stream& compute);
   // Waits for what is under way: at the end of a step.
   absl::Status Finish();

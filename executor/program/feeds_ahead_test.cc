@@ -374,11 +374,10 @@ TEST(FeedsOverlapTest, TheHostAsksForTheNextRowsBeforeItWaitsForAPeer) {
   AddSum(partition, "both", "received", 0, 2);
   StepProgram& program = programs.Add(partition);
   Programs::Expect(program, 0, 1, 2);
-  EXPECT_THAT(programs.source().asked,
-              ElementsAre("0x0", "0z0", "0x1", "0z1", "1x0", "1z0"));
+  EXPECT_THAT(programs.source().asked, ElementsAre("0x0", "0z0", "0x1", "0z1", "1x0", "1z0"));
   Programs::Expect(program, 1, -1, 2);
-  EXPECT_THAT(programs.source().asked, ElementsAre("0x0", "0z0", "0x1", "0z1", "1x0", "1z0", "1x1",
-                                                   "1z1"));
+  EXPECT_THAT(programs.source().asked,
+              ElementsAre("0x0", "0z0", "0x1", "0z1", "1x0", "1z0", "1x1", "1z1"));
 }
 
 // ---- What it costs

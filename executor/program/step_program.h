@@ -27,9 +27,9 @@ struct StepOptions {
   // Look at every float output of every kernel, and fail with the first node that made a NaN or an
   // infinity. Slow. Variables change as in any step: not at all if the node comes before the guard.
   bool check_numerics = false;
-  // The step that this program runs next, with nothing else between them; -1: none, or nobody knows.
-  // Its first rows go to the device while this one is computed there. When another one comes, that
-  // was in vain, and changes nothing.
+  // The step that this program runs next, with nothing else between them; -1: none, or nobody
+  // knows. Its first rows go to the device while this one is computed there. When another one
+  // comes, that was in vain, and changes nothing.
   int64_t next_step = -1;
 };
 

@@ -60,7 +60,7 @@ std::vector<Estimate> PlanEstimates(const Plan& plan, const ClusterProfile& prof
   if (uncompiled > 0) {
     estimates.push_back({absl::StrCat("arenas of ", uncompiled,
                                       " ranks: by lifetimes of values, without workspaces of "
-                                      "kernels and outputs over inputs"),
+                                      "kernels, rows copied ahead and outputs over inputs"),
                          EstimateBasis::kAssumed,
                          "this process has no such device to compile the ranks for"});
   }

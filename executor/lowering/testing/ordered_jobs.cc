@@ -456,10 +456,8 @@ std::vector<OrderedJob> OrderedJobs() {
   Cover("lane 0 wait", 4, 0, first, jobs.back());
   Cover("compute wait", 8, 6, later, jobs.back());
   Cover("lane 1 record", 4, 2, later, jobs.back());
-  jobs.push_back({.name = "GuardedAhead",
-                  .make = GuardedStep,
-                  .poisoned_step = 1,
-                  .feeds_ahead = true});
+  jobs.push_back(
+      {.name = "GuardedAhead", .make = GuardedStep, .poisoned_step = 1, .feeds_ahead = true});
   jobs.push_back({.name = "SendingAhead", .make = SendingStep, .feeds_ahead = true});
   jobs.push_back({.name = "ReceivingOnDeviceAhead",
                   .make = ReceivingStep,
