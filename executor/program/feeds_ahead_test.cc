@@ -244,6 +244,8 @@ class WaitingKernels {
           });
         });
     EXPECT_TRUE(status.ok()) << status;
+    const KernelFactory* const slice = KernelRegistry::Global().Find("", "Slice", DeviceKind::kCpu);
+    EXPECT_TRUE(registry_.Register("", "Slice", DeviceKind::kCpu, *slice).ok());
   }
 
   // From now on `copies` are counted; a micro-batch of a step has one, `last_step` is the last.
