@@ -67,19 +67,32 @@ absl::StatusOr<std::vector<ValueId>> ExpandFused(ExpandContext& context) {
   return results;
 }
 
+void DescribeParts(OpSchema& schema) {
+  schema.VariadicInput("operands")
+      .VariadicOutput("results")
+      .Attr(kFusedBody, AttributeType::kGraph, /*required=*/true)
+      .Infer(InferFused)
+      .Expand(ExpandFused)
+      .NoGradient("made after differentiation");
+}
+
 }  // namespace
 
 const OpSchema& FusedSchema() {
   static const auto* const schema = [] {
     auto* const made = new OpSchema(OpSchema::Weft(kFusedOp));
     for (int i = 0; i < kFusedInPlace; ++i) made->OptionalInput(absl::StrCat("over_", i));
-    made->VariadicInput("operands")
-        .VariadicOutput("results")
-        .Attr(kFusedBody, AttributeType::kGraph, /*required=*/true)
-        .Infer(InferFused)
-        .Expand(ExpandFused)
-        .NoGradient("made after differentiation");
+    DescribeParts(*made);
     for (int i = 0; i < kFusedInPlace; ++i) made->InPlace(i, i);
+    return made;
+  }();
+  return *schema;
+}
+
+const OpSchema& JoinedProductSchema() {
+  static const auto* const schema = [] {
+    auto* const made = new OpSchema(OpSchema::Weft(kJoinedProductOp));
+    DescribeParts(*made);
     return made;
   }();
   return *schema;

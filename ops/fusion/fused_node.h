@@ -7,6 +7,9 @@
 // Outputs  those of the body, in order.
 // Body     an attribute: the nodes, with the types that they have in the graph. Constants of one
 //          element that kernels write into their text, and axes of reductions, lie in it.
+//
+// The operator ai.weft::JoinedProduct: a matrix product and what its library computes beside it.
+// Inputs, outputs and body as of Fused, but no output is written over an input.
 #ifndef WEFT_OPS_FUSION_FUSED_NODE_H_
 #define WEFT_OPS_FUSION_FUSED_NODE_H_
 
@@ -18,15 +21,18 @@
 namespace weft {
 
 inline constexpr char kFusedOp[] = "Fused";
+inline constexpr char kJoinedProductOp[] = "JoinedProduct";
 inline constexpr char kFusedBody[] = "body";
 // Outputs that may be written over an input.
 inline constexpr int kFusedInPlace = 8;
 
-// Lives for ever. Its shape function takes the types of the body and refuses other inputs; its
-// expansion is the body.
+// They live for ever. Their shape functions take the types of the body and refuse other inputs;
+// their expansions are the body.
 const OpSchema& FusedSchema();
 
-// The body. REQUIRES: a node of FusedSchema().
+const OpSchema& JoinedProductSchema();
+
+// The body. REQUIRES: a node of one of these schemas.
 const Graph& FusedBodyOf(const Node& node);
 
 // The parts for messages: "'a' (Mul), 'b' (Relu)"; of more than eight the first and a count.
