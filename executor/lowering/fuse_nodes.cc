@@ -75,12 +75,18 @@ std::set<std::string> ReportedNames(const Partition& partition) {
 
 }  // namespace
 
-absl::StatusOr<FusedPartition> FuseNodes(const Partition& partition, const FusionRules& rules) {
+absl::StatusOr<FusedPartition> FuseNodes(const Partition& partition, const FusionRules& rules,
+                                         const TakesProduct& takes) {
   FusedPartition result{partition.Clone(), {}};
   Partition& fused = result.partition;
   const auto fuse = [&](Graph& graph, const std::set<std::string>& names,
                         const std::vector<int>& colors) -> absl::Status {
     const KeptValues kept(graph, names);
+    if (takes != nullptr) {
+      WEFT_ASSIGN_OR_RETURN(const FusionCounts joined, JoinProducts(graph, takes, colors));
+      result.counts.nodes += joined.nodes;
+      result.counts.regions += joined.regions;
+    }
     WEFT_ASSIGN_OR_RETURN(const FusionCounts counts, FuseRegions(graph, rules, colors));
     result.counts.nodes += counts.nodes;
     result.counts.regions += counts.regions;

@@ -13,6 +13,7 @@
 #include "ops/fusion/attention_gradient.h"
 #include "ops/fusion/fuse_regions.h"
 #include "ops/fusion/fusion_rules.h"
+#include "ops/fusion/join_products.h"
 
 namespace weft {
 
@@ -22,8 +23,10 @@ struct FusedPartition {
   FusionCounts counts;
 };
 
-// The errors of FuseRegions and of OrderOfEnd come through.
-absl::StatusOr<FusedPartition> FuseNodes(const Partition& partition, const FusionRules& rules);
+// Products take what they are joined with first (JoinProducts, where `takes` is not null); regions
+// are made of the nodes that are left. The errors of both, and of OrderOfEnd, come through.
+absl::StatusOr<FusedPartition> FuseNodes(const Partition& partition, const FusionRules& rules,
+                                         const TakesProduct& takes = nullptr);
 
 // A partition, and how many gradients of attention became one node, each micro graph counted once.
 struct JoinedPartition {

@@ -106,7 +106,13 @@ absl::StatusOr<LoweredStep> LowerStep(const Partition& partition,
   const bool fuses = partition.fuses_nodes && !partition.strict;
   const FusionRules* const rules = fuses ? FindFusionRules(device.info().kind) : nullptr;
   if (rules == nullptr) return LowerPartition(*lowered, environment, observer);
-  WEFT_ASSIGN_OR_RETURN(const FusedPartition fused, FuseNodes(*lowered, *rules));
+  TakesProduct takes_product;
+  if (const DeviceTakesProduct asked = FindProductTaker(device.info().kind)) {
+    takes_product = [&device, asked, tf32 = partition.tf32](const Graph& body) {
+      return asked(device, body, tf32);
+    };
+  }
+  WEFT_ASSIGN_OR_RETURN(const FusedPartition fused, FuseNodes(*lowered, *rules, takes_product));
   Log(LogLevel::kInfo, "fuse: ", fused.counts.nodes, " nodes became ", fused.counts.regions);
   return LowerPartition(fused.partition, environment, observer);
 }

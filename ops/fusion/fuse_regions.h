@@ -13,7 +13,7 @@ namespace weft {
 // What became of a graph.
 struct FusionCounts {
   int nodes = 0;    // that are now parts
-  int regions = 0;  // fused nodes
+  int regions = 0;  // nodes that they became
 };
 
 // Fuses what FindRegions finds, with the same arguments and errors. A fused node has id, name,

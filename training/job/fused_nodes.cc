@@ -24,7 +24,7 @@ bool IsOnGpu(const Partition& partition, const ClusterSpec& cluster, const Plan&
 void AddKernels(const Graph& graph, std::vector<FusedKernel>& kernels) {
   for (const NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
-    if (node.schema != &FusedSchema()) continue;
+    if (node.schema != &FusedSchema() && node.schema != &JoinedProductSchema()) continue;
     FusedKernel kernel{node.name, {}};
     const Graph& body = FusedBodyOf(node);
     for (const NodeId part : body.node_ids()) {
@@ -84,7 +84,8 @@ absl::StatusOr<JobFusion> FusionOf(const std::vector<Partition>& partitions,
   for (const Partition& partition : partitions) {
     const bool fuses = rules != nullptr && partition.fuses_nodes && !partition.strict;
     if (!fuses || !IsOnGpu(partition, cluster, plan)) continue;
-    WEFT_ASSIGN_OR_RETURN(const FusedPartition fused, FuseNodes(partition, *rules));
+    const TakesProduct all = [](const Graph&) { return true; };
+    WEFT_ASSIGN_OR_RETURN(const FusedPartition fused, FuseNodes(partition, *rules, all));
     RankFusion& rank = fusion.ranks.emplace_back();
     rank.rank = partition.rank;
     rank.nodes = fused.counts.nodes;
