@@ -36,10 +36,9 @@ struct JobFusion {
 };
 
 // As the lowering of each worker with a GPU will fuse the nodes (executor/lowering/fuse_nodes.h),
-// where its partition asks for it and is not strict, and the libraries of the GPUs take all products
-// that could be joined. `rules` are those of GPUs
-// (ops/fusion/fusion_rules.h); null where this program has none: then no rank is known. The errors
-// of FuseNodes come through. Thread-safe.
+// where its partition asks for it and is not strict, and the libraries of the GPUs take all
+// products that could be joined. `rules` are those of GPUs (ops/fusion/fusion_rules.h); null where
+// this program has none: then no rank is known. The errors of FuseNodes come through. Thread-safe.
 absl::StatusOr<JobFusion> FusionOf(const std::vector<Partition>& partitions,
                                    const ClusterSpec& cluster, const Plan& plan,
                                    const FusionRules* rules);

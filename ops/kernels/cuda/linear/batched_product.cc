@@ -89,7 +89,44 @@ const void* Offset(const void* address, int64_t bytes) {
   return static_cast<const char*>(address) + bytes;
 }
 
+// The axis of `shape` that belongs to batch axis `axis` of `rank`; 1 where it has none.
+int64_t BatchDim(const Shape& shape, int rank, int axis) {
+  const int own = axis - (rank - (shape.rank() - 2));
+  return own < 0 ? 1 : shape.dim(own);
+}
+
 }  // namespace
+
+BatchedProductSpec ProductOfShapes(const Shape& a, const Shape& b, bool trans_a, bool trans_b) {
+  BatchedProductSpec spec;
+  MatrixProductSpec& matrix = spec.matrix;
+  matrix.m = a.dim(a.rank() - (trans_a ? 1 : 2));
+  matrix.k = a.dim(a.rank() - (trans_a ? 2 : 1));
+  matrix.n = b.dim(b.rank() - (trans_b ? 2 : 1));
+  matrix.trans_a = trans_a;
+  matrix.trans_b = trans_b;
+  matrix.a_row = a.dim(a.rank() - 1);
+  matrix.b_row = b.dim(b.rank() - 1);
+  matrix.y_row = matrix.n;
+  const int rank = std::max(a.rank(), b.rank()) - 2;
+  int64_t a_step = matrix.m * matrix.k;
+  int64_t b_step = matrix.k * matrix.n;
+  int64_t y_step = matrix.m * matrix.n;
+  spec.axes.resize(rank);
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    const int64_t a_size = BatchDim(a, rank, axis);
+    const int64_t b_size = BatchDim(b, rank, axis);
+    BatchAxis& of_axis = spec.axes[axis];
+    of_axis.size = a_size == 1 ? b_size : a_size;
+    of_axis.a = a_size == 1 ? 0 : a_step;
+    of_axis.b = b_size == 1 ? 0 : b_step;
+    of_axis.y = y_step;
+    a_step *= a_size;
+    b_step *= b_size;
+    y_step *= of_axis.size;
+  }
+  return spec;
+}
 
 int AlignmentOf(const std::vector<int64_t>& steps) {
   int64_t alignment = kArenaAlignment;
@@ -143,6 +180,7 @@ absl::Status BatchedProduct::Run(const ProductOperands& operands, void* workspac
     of_call.b = Offset(operands.b, b);
     of_call.c = operands.c == nullptr ? nullptr : Offset(operands.c, y);
     of_call.y = static_cast<char*>(operands.y) + y;
+    if (operands.aux != nullptr) of_call.aux = static_cast<char*>(operands.aux) + y;
     WEFT_RETURN_IF_ERROR(product_->Multiply(of_call, workspace, queue));
   }
   return absl::OkStatus();

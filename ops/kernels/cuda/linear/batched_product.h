@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ops/kernels/cuda/linear/blas_lt.h"
+#include "tensor/shape.h"
 
 namespace weft::cuda {
 
@@ -23,12 +24,16 @@ struct BatchAxis {
 };
 
 // One matrix of the batch, and the axes, outermost first. `matrix.batches` and its batch strides
-// are not looked at; its alignments are those of the operands of Run. REQUIRES: all sizes are at
-// least 1.
+// are not looked at; its alignments are those of the operands of Run. Aux lies as Y does. REQUIRES:
+// all sizes are at least 1, and axes are of size 1 where the product has sums.
 struct BatchedProductSpec {
   MatrixProductSpec matrix;
   std::vector<BatchAxis> axes;
 };
+
+// The product of two row-major operands of rank >= 2 whose leading axes broadcast, with all else as
+// in a spec that nobody has touched. An operand that is transposed is stored so.
+BatchedProductSpec ProductOfShapes(const Shape& a, const Shape& b, bool trans_a, bool trans_b);
 
 // The same product with fewer calls: axes of size one are dropped, neighbours that are one axis are
 // merged, an axis that A and Y have and B does not becomes rows of A, and a vector is stored the

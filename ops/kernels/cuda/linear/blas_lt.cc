@@ -21,6 +21,41 @@ bool IsPowerOfTwo(int value) { return value > 0 && (value & (value - 1)) == 0; }
 // Of the library: sizes that it takes.
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 
+// " + bias, tanh gelu"; "" where nothing is beside the product.
+std::string BesideProduct(const MatrixProductSpec& spec) {
+  std::string text = spec.has_bias ? " + bias" : "";
+  if (spec.epilogue == ProductEpilogue::kTanhGelu) {
+    absl::StrAppend(&text, ", tanh gelu", spec.has_aux ? " with its operand" : "");
+  }
+  if (spec.epilogue == ProductEpilogue::kTanhGeluGrad) text += ", gradient of tanh gelu";
+  if (spec.sums == SummedOperand::kA) text += ", sums of A";
+  if (spec.sums == SummedOperand::kB) text += ", sums of B";
+  return text;
+}
+
+// What an epilogue cannot have; "" where all is well.
+absl::string_view WrongEpilogue(const MatrixProductSpec& spec) {
+  const bool has_epilogue = spec.epilogue != ProductEpilogue::kNone;
+  const bool has_sums = spec.sums != SummedOperand::kNone;
+  if ((has_epilogue || has_sums) && (spec.dtype == DType::kFloat64 || spec.y_dtype != spec.dtype)) {
+    return "an epilogue for these types";
+  }
+  if (spec.epilogue == ProductEpilogue::kTanhGeluGrad && (!spec.has_aux || spec.has_bias)) {
+    return "a gradient of gelu without its operand, or with a bias";
+  }
+  if (spec.has_aux && !has_epilogue) return "Aux without an epilogue";
+  if (spec.has_aux &&
+      (spec.y_row % kAuxColumns != 0 || (spec.batches > 1 && spec.y_batch % kAuxColumns != 0))) {
+    return "rows of Aux that begin at odd places";
+  }
+  if (has_sums && (has_epilogue || spec.has_bias || spec.batches > 1)) {
+    return "sums of an operand beside a bias, an epilogue or other matrices";
+  }
+  if (spec.sums == SummedOperand::kA && !spec.trans_a) return "sums along the columns of A";
+  if (spec.sums == SummedOperand::kB && spec.trans_b) return "sums along the columns of B";
+  return "";
+}
+
 }  // namespace
 
 std::string MatrixProductSpec::ToString() const {
@@ -29,7 +64,7 @@ std::string MatrixProductSpec::ToString() const {
                       : absl::StrCat("[", rows, ",", columns, "]");
   };
   return absl::StrCat(std::string(DTypeName(dtype)), " ", batches, " x ", matrix(m, k, trans_a),
-                      " ", matrix(k, n, trans_b));
+                      " ", matrix(k, n, trans_b), BesideProduct(*this));
 }
 
 absl::Status CheckProduct(const MatrixProductSpec& spec) {
@@ -43,6 +78,7 @@ absl::Status CheckProduct(const MatrixProductSpec& spec) {
     return bad(absl::StrCat("results of type ", std::string(DTypeName(spec.y_dtype))));
   }
   if (spec.has_bias && spec.y_dtype != spec.dtype) return bad("a bias of another type than Y");
+  if (const absl::string_view wrong = WrongEpilogue(spec); !wrong.empty()) return bad(wrong);
   if (spec.m < 1 || spec.n < 1 || spec.k < 1 || spec.batches < 1) return bad("no elements");
   if (spec.a_row < (spec.trans_a ? spec.m : spec.k)) return bad("rows of A that overlap");
   if (spec.b_row < (spec.trans_b ? spec.k : spec.n)) return bad("rows of B that overlap");

@@ -16,8 +16,18 @@
 
 namespace weft::cuda {
 
-// Y[i] = alpha op(A[i]) op(B[i]) + beta C[i] (+ bias, in each row) for `batches` matrices, all
-// row-major. C lies as Y does, and may be Y. Strides are in elements.
+// What becomes of P, the product with its bias, before it is rounded to Y.
+enum class ProductEpilogue : uint8_t {
+  kNone,          // Y = P
+  kTanhGelu,      // Y = gelu(P), by tanh; Aux, where it is wanted, becomes P
+  kTanhGeluGrad,  // Y = P gelu'(Aux), by tanh
+};
+
+// Whose elements are added up along k, beside the product.
+enum class SummedOperand : uint8_t { kNone, kA, kB };
+
+// Y[i] = epilogue(alpha op(A[i]) op(B[i]) + beta C[i] (+ bias, in each row)) for `batches`
+// matrices, all row-major. C and Aux lie as Y does; C may be Y. Strides are in elements.
 struct MatrixProductSpec {
   DType dtype = DType::kFloat32;    // of A, B and bias: float32, float64, float16, bfloat16
   DType y_dtype = DType::kFloat32;  // that of A, or float32 for the 16-bit ones
@@ -34,11 +44,22 @@ struct MatrixProductSpec {
   double alpha = 1;
   double beta = 0;  // 0: C is not read
   bool has_bias = false;
+  // Not of float64, nor where Y has another type than A.
+  ProductEpilogue epilogue = ProductEpilogue::kNone;
+  // Rows and matrices of Y then begin at multiples of kAuxColumns elements.
+  bool has_aux = false;
+  // A: m sums over the rows of a transposed A. B: n sums over the rows of a B that is not. They
+  // have Y's type, and the product has one matrix and nothing else beside it.
+  SummedOperand sums = SummedOperand::kNone;
   // Bytes that the addresses of A, B, Y and bias are multiples of: a power of two.
   int a_alignment = 64, b_alignment = 64, y_alignment = 64;
 
-  std::string ToString() const;  // "float16 [8x 128,64] x [64,32]^T"
+  // "float16 8 x [128,64] [64,32]^T + bias, tanh gelu with its operand"
+  std::string ToString() const;
 };
+
+// The library's demand on the steps of Aux (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
+inline constexpr int64_t kAuxColumns = 8;
 
 // Internal with the field that no product can have.
 absl::Status CheckProduct(const MatrixProductSpec& spec);
@@ -50,6 +71,8 @@ struct ProductOperands {
   const void* c = nullptr;  // null: Y itself
   void* y = nullptr;
   const void* bias = nullptr;  // n elements; null without has_bias
+  void* aux = nullptr;         // null without has_aux; kTanhGeluGrad only reads it
+  void* sums = nullptr;        // null without `sums`
 };
 
 // A product whose algorithm is chosen. Used by one thread at a time.

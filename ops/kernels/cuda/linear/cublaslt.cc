@@ -17,7 +17,8 @@ constexpr int kAlgorithms = 8;
 // Sums of parts of k in the type of the computation, added by a kernel of its own: a fixed order.
 // Left out are sums in place, whose order counters decide, and sums rounded to Y's type.
 constexpr uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-// Stands for the address of a bias while an algorithm is chosen: as aligned as those of an arena.
+// Stands for the address of a bias or of sums while an algorithm is chosen: as aligned as those of
+// an arena.
 constexpr uintptr_t kSomeBias = 64;
 
 // The functions that are used. Each has the type that the header declares.
@@ -139,6 +140,24 @@ absl::Status SetOperation(const Functions& f, const Operation& operation,
                "describe a product");
 }
 
+// The library's first operand is our B. Its GELU is the one by tanh.
+uint32_t EpilogueOf(const MatrixProductSpec& spec) {
+  if (spec.sums == SummedOperand::kA) return CUBLASLT_EPILOGUE_BGRADB;
+  if (spec.sums == SummedOperand::kB) return CUBLASLT_EPILOGUE_BGRADA;
+  switch (spec.epilogue) {
+    case ProductEpilogue::kTanhGelu:
+      if (spec.has_aux) {
+        return spec.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      }
+      return spec.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case ProductEpilogue::kTanhGeluGrad:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case ProductEpilogue::kNone:
+      break;
+  }
+  return spec.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 absl::StatusOr<Operation> MakeOperation(const Functions& f, const MatrixProductSpec& spec) {
   cublasLtMatmulDesc_t handle = nullptr;
   const cudaDataType_t scale = spec.dtype == DType::kFloat64 ? CUDA_R_64F : CUDA_R_32F;
@@ -151,12 +170,24 @@ absl::StatusOr<Operation> MakeOperation(const Functions& f, const MatrixProductS
   // Its first operand is our B.
   WEFT_RETURN_IF_ERROR(SetOperation(f, operation, CUBLASLT_MATMUL_DESC_TRANSA, flag(spec.trans_b)));
   WEFT_RETURN_IF_ERROR(SetOperation(f, operation, CUBLASLT_MATMUL_DESC_TRANSB, flag(spec.trans_a)));
-  if (!spec.has_bias) return operation;
-  WEFT_RETURN_IF_ERROR(SetOperation(f, operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                                    static_cast<uint32_t>(CUBLASLT_EPILOGUE_BIAS)));
-  WEFT_RETURN_IF_ERROR(SetOperation(f, operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
-                                    static_cast<int32_t>(DataTypeOf(spec.dtype))));
-  WEFT_RETURN_IF_ERROR(SetOperation(f, operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, kSomeBias));
+  const uint32_t epilogue = EpilogueOf(spec);
+  if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) return operation;
+  WEFT_RETURN_IF_ERROR(SetOperation(f, operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
+  if (spec.has_bias || spec.sums != SummedOperand::kNone) {
+    WEFT_RETURN_IF_ERROR(SetOperation(f, operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+                                      static_cast<int32_t>(DataTypeOf(spec.dtype))));
+    WEFT_RETURN_IF_ERROR(SetOperation(f, operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, kSomeBias));
+  }
+  if (!spec.has_aux) return operation;
+  // Its type is that of Y where nothing is said. The address stands for one as far aligned.
+  WEFT_RETURN_IF_ERROR(
+      SetOperation(f, operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, spec.y_row));
+  if (spec.batches > 1) {
+    WEFT_RETURN_IF_ERROR(
+        SetOperation(f, operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, spec.y_batch));
+  }
+  WEFT_RETURN_IF_ERROR(SetOperation(f, operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                    static_cast<uintptr_t>(spec.y_alignment)));
   return operation;
 }
 
@@ -221,8 +252,8 @@ class CublasLtProduct final : public PreparedProduct {
       workspace_bytes_ = results[i].workspaceSize;
       return absl::OkStatus();
     }
-    return absl::UnimplementedError(absl::StrCat("cuBLASLt has no algorithm for the product ",
-                                                 s.ToString(), s.has_bias ? " with a bias" : ""));
+    return absl::UnimplementedError(
+        absl::StrCat("cuBLASLt has no algorithm for the product ", s.ToString()));
   }
 
   size_t workspace_bytes() const override {
@@ -236,6 +267,14 @@ class CublasLtProduct final : public PreparedProduct {
     if (spec_.has_bias) {
       WEFT_RETURN_IF_ERROR(
           SetOperation(f_, operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias));
+    }
+    if (spec_.sums != SummedOperand::kNone) {
+      WEFT_RETURN_IF_ERROR(
+          SetOperation(f_, operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.sums));
+    }
+    if (spec_.has_aux) {
+      WEFT_RETURN_IF_ERROR(
+          SetOperation(f_, operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux));
     }
     const float alpha = static_cast<float>(spec_.alpha);
     const float beta = static_cast<float>(spec_.beta);

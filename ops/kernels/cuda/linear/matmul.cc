@@ -32,40 +32,10 @@ struct ProductNode {
   int64_t matrices = 1;  // of Y
 };
 
-// The axis of `shape` that belongs to batch axis `axis` of `rank`; 1 where it has none.
-int64_t BatchDim(const Shape& shape, int rank, int axis) {
-  const int own = axis - (rank - (shape.rank() - 2));
-  return own < 0 ? 1 : shape.dim(own);
-}
-
-// Row-major operands of rank >= 2 whose leading axes broadcast.
 ProductNode ProductOf(const Shape& a, const Shape& b, bool trans_a, bool trans_b) {
   ProductNode node;
-  MatrixProductSpec& matrix = node.product.matrix;
-  matrix.m = a.dim(a.rank() - (trans_a ? 1 : 2));
-  matrix.k = a.dim(a.rank() - (trans_a ? 2 : 1));
-  matrix.n = b.dim(b.rank() - (trans_b ? 2 : 1));
-  matrix.trans_a = trans_a;
-  matrix.trans_b = trans_b;
-  matrix.a_row = a.dim(a.rank() - 1);
-  matrix.b_row = b.dim(b.rank() - 1);
-  matrix.y_row = matrix.n;
-  const int rank = std::max(a.rank(), b.rank()) - 2;
-  int64_t a_step = matrix.m * matrix.k;
-  int64_t b_step = matrix.k * matrix.n;
-  std::vector<BatchAxis>& axes = node.product.axes;
-  axes.resize(rank);
-  for (int axis = rank - 1; axis >= 0; --axis) {
-    const int64_t a_size = BatchDim(a, rank, axis);
-    const int64_t b_size = BatchDim(b, rank, axis);
-    axes[axis].size = a_size == 1 ? b_size : a_size;
-    axes[axis].a = a_size == 1 ? 0 : a_step;
-    axes[axis].b = b_size == 1 ? 0 : b_step;
-    axes[axis].y = node.matrices * matrix.m * matrix.n;
-    a_step *= a_size;
-    b_step *= b_size;
-    node.matrices *= axes[axis].size;
-  }
+  node.product = ProductOfShapes(a, b, trans_a, trans_b);
+  for (const BatchAxis& axis : node.product.axes) node.matrices *= axis.size;
   return node;
 }
 

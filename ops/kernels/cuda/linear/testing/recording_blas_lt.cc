@@ -1,5 +1,6 @@
 #include "ops/kernels/cuda/linear/testing/recording_blas_lt.h"
 
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace weft::testing {
 namespace {
 
 constexpr int kThreads = 64;
+// Of a bias and of sums: cublaslt.cc says it of both.
+constexpr int64_t kRowAlignment = 64;
 // The library computes squares of results at once; a thread here computes one result after another.
 constexpr int64_t kMaxBlocks = 8;
 
@@ -26,7 +29,17 @@ inline float ToTf32(float value) {
   return value;
 }
 
-// T: of A, B and bias; R: of C and Y.
+// As published (Hendrycks and Gimpel, arXiv:1606.08415), and its derivative; on the host alone.
+constexpr double kCubic = 0.044715;
+inline double TanhOf(double x) { return std::tanh(std::sqrt(M_2_PI) * (x + kCubic * x * x * x)); }
+inline double TanhGelu(double x) { return 0.5 * x * (1 + TanhOf(x)); }
+inline double TanhGeluSlope(double x) {
+  const double tanh = TanhOf(x);
+  return 0.5 * (1 + tanh) +
+         0.5 * x * (1 - tanh * tanh) * std::sqrt(M_2_PI) * (1 + 3 * kCubic * x * x);
+}
+
+// T: of A, B and bias; R: of C, Y, Aux and sums.
 template <typename T, typename R>
 struct ProductBody {
   const T* a;
@@ -34,6 +47,8 @@ struct ProductBody {
   const R* c;
   R* y;
   const T* bias;
+  R* aux;
+  R* sums;
   unsigned char* workspace;
   int64_t workspace_bytes;
   int64_t m, n, k, batches;
@@ -41,6 +56,8 @@ struct ProductBody {
   int64_t a_batch, b_batch, y_batch;
   double alpha, beta;
   bool tf32;
+  cuda::ProductEpilogue epilogue;
+  bool sums_a;  // else B
 
   template <class Gpu>
   void operator()(Gpu& gpu) const {
@@ -49,6 +66,8 @@ struct ProductBody {
     for (int64_t i = gpu.index(); i < batches * m * n; i += gpu.stride()) {
       Element(gpu, i / (m * n), i / n % m, i % n);
     }
+    if (sums == nullptr) return;
+    for (int64_t i = gpu.index(); i < (sums_a ? m : n); i += gpu.stride()) Sum(gpu, i);
   }
 
  private:
@@ -77,8 +96,29 @@ struct ProductBody {
       const T addend = gpu.Global(bias)[column];
       sum += static_cast<double>(cuda::Widen(addend));
     }
-    gpu.Global(y)[place] = cuda::Narrow<R>(static_cast<cuda::Compute<R>>(sum));
+    if (epilogue == cuda::ProductEpilogue::kTanhGeluGrad) {
+      const R operand = gpu.Global(aux)[place];
+      sum *= TanhGeluSlope(static_cast<double>(cuda::Widen(operand)));
+    } else if (epilogue == cuda::ProductEpilogue::kTanhGelu) {
+      if (aux != nullptr) gpu.Global(aux)[place] = Rounded(sum);
+      sum = TanhGelu(sum);
+    }
+    gpu.Global(y)[place] = Rounded(sum);
   }
+
+  // Of what is multiplied with all rows of the other operand.
+  template <class Gpu>
+  void Sum(Gpu& gpu, int64_t place) const {
+    double sum = 0;
+    for (int64_t i = 0; i < k; ++i) {
+      const T value = sums_a ? gpu.Global(a)[place * a_row + i * a_column]
+                             : gpu.Global(b)[i * b_row + place * b_column];
+      sum += static_cast<double>(cuda::Widen(value));
+    }
+    gpu.Global(sums)[place] = Rounded(sum);
+  }
+
+  static R Rounded(double value) { return cuda::Narrow<R>(static_cast<cuda::Compute<R>>(value)); }
 };
 
 template <typename T, typename R>
@@ -90,6 +130,10 @@ int LaunchProduct(const cuda::MatrixProductSpec& spec, const cuda::ProductOperan
   body.c = static_cast<const R*>(operands.c == nullptr ? operands.y : operands.c);
   body.y = static_cast<R*>(operands.y);
   body.bias = static_cast<const T*>(operands.bias);
+  body.aux = static_cast<R*>(operands.aux);
+  body.sums = static_cast<R*>(operands.sums);
+  body.epilogue = spec.epilogue;
+  body.sums_a = spec.sums == cuda::SummedOperand::kA;
   body.workspace = static_cast<unsigned char*>(workspace);
   body.workspace_bytes = static_cast<int64_t>(workspace_bytes);
   body.m = spec.m;
@@ -167,13 +211,25 @@ class RecordedProduct final : public cuda::PreparedProduct {
       return Broken("an operand is null");
     }
     if ((operands.bias != nullptr) != spec_.has_bias) return Broken("a bias against the spec");
+    if ((operands.aux != nullptr) != spec_.has_aux) return Broken("Aux against the spec");
+    if ((operands.sums != nullptr) != (spec_.sums != cuda::SummedOperand::kNone)) {
+      return Broken("sums against the spec");
+    }
     if (operands.c != nullptr && spec_.beta == 0) return Broken("C is given and not used");
     if (!IsAligned(operands.a, spec_.a_alignment) || !IsAligned(operands.b, spec_.b_alignment) ||
-        !IsAligned(operands.y, spec_.y_alignment) || !IsAligned(operands.c, spec_.y_alignment)) {
+        !IsAligned(operands.y, spec_.y_alignment) || !IsAligned(operands.c, spec_.y_alignment) ||
+        !IsAligned(operands.aux, spec_.y_alignment) || !IsAligned(operands.bias, kRowAlignment) ||
+        !IsAligned(operands.sums, kRowAlignment)) {
       return Broken("an address is less aligned than was said");
     }
-    if (operands.a == operands.y || operands.b == operands.y) {
-      return Broken("Y lies over an operand");
+    for (const void* written : {operands.y, operands.aux, operands.sums}) {
+      if (written == nullptr) continue;
+      if (written == operands.a || written == operands.b || written == operands.bias) {
+        return Broken("a result lies over an operand");
+      }
+    }
+    if (operands.aux == operands.y || operands.sums == operands.y) {
+      return Broken("two results lie at one place");
     }
     if (bytes_ > 0 && workspace == nullptr) return Broken("no workspace");
     if (bytes_ > 0 && !IsAligned(workspace, 16)) return Broken("the workspace is not aligned");
@@ -195,6 +251,9 @@ absl::StatusOr<std::unique_ptr<cuda::PreparedProduct>> RecordingBlasLt::Prepare(
   WEFT_RETURN_IF_ERROR(cuda::CheckProduct(spec));
   MutexLock lock(mutex_);
   if (refuses_bias_ && spec.has_bias) return absl::UnimplementedError("no product with a bias");
+  if (refuses_epilogues_ && spec.epilogue != cuda::ProductEpilogue::kNone) {
+    return absl::UnimplementedError("no product with an epilogue");
+  }
   return std::make_unique<RecordedProduct>(*this, spec);
 }
 
@@ -206,6 +265,11 @@ std::vector<RecordingBlasLt::Call> RecordingBlasLt::TakeCalls() {
 void RecordingBlasLt::RefuseBias(bool refuses) {
   MutexLock lock(mutex_);
   refuses_bias_ = refuses;
+}
+
+void RecordingBlasLt::RefuseEpilogues(bool refuses) {
+  MutexLock lock(mutex_);
+  refuses_epilogues_ = refuses;
 }
 
 void RecordingBlasLt::Record(const Call& call) {

@@ -14,10 +14,10 @@ namespace weft::testing {
 
 // Computes each product from its definition, on the stream and in the memory of the emulator, which
 // checks every access. What the real library asks of its arguments is checked first: sizes and
-// strides (CheckProduct), addresses as aligned as was said, a workspace where one is wanted, a
-// stream. A broken rule is an error of Multiply. It writes over all of the workspace, so that a
-// workspace that is too small, or used twice at once, is seen. Linking it makes it the library of
-// every device. Thread-safe; lives for ever.
+// strides (CheckProduct), addresses as aligned as was said, results apart from operands, a
+// workspace where one is wanted, a stream. A broken rule is an error of Multiply. It writes over
+// all of the workspace, so that a workspace that is too small, or used twice at once, is seen.
+// Linking it makes it the library of every device. Thread-safe; lives for ever.
 class RecordingBlasLt final : public cuda::BlasLt {
  public:
   struct Call {
@@ -34,6 +34,8 @@ class RecordingBlasLt final : public cuda::BlasLt {
   std::vector<Call> TakeCalls() ABSL_LOCKS_EXCLUDED(mutex_);
   // Prepare refuses products with a bias from now on, or no longer.
   void RefuseBias(bool refuses) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same of products with an epilogue (ProductEpilogue).
+  void RefuseEpilogues(bool refuses) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   friend class RecordedProduct;
@@ -43,6 +45,7 @@ class RecordingBlasLt final : public cuda::BlasLt {
   Mutex mutex_;
   std::vector<Call> calls_ ABSL_GUARDED_BY(mutex_);
   bool refuses_bias_ ABSL_GUARDED_BY(mutex_) = false;
+  bool refuses_epilogues_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace weft::testing
