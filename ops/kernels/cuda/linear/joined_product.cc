@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,12 +40,13 @@ class BodyReader {
 
   absl::StatusOr<JoinedPlan> Read() {
     for (const NodeId id : body_.node_ids()) {
+      if (IsProduct(body_.node(id))) ReadProduct(body_.node(id));
+    }
+    for (const NodeId id : body_.node_ids()) {
       const Node& node = body_.node(id);
-      if (!product_.valid()) {
-        ReadProduct(node);
-      } else if (node.op == "Add") {
-        const ValueId bias = node.inputs[node.inputs[0] == last_ ? 1 : 0];
-        ReadBias(bias);
+      if (IsProduct(node)) continue;
+      if (node.op == "Add") {
+        ReadBias(node.inputs[node.inputs[0] == last_ ? 1 : 0]);
         last_ = node.outputs[0];
       } else if (node.op == "Gelu") {
         matrix().epilogue = ProductEpilogue::kTanhGelu;
@@ -55,8 +55,8 @@ class BodyReader {
         last_ = node.outputs[0];
       } else if (node.op == "TanhGeluGrad") {
         matrix().epilogue = ProductEpilogue::kTanhGeluGrad;
-        plan_.gelu_operand = InputOf(node.inputs[1]);
         matrix().has_aux = true;
+        plan_.gelu_operand = InputOf(node.inputs[1]);
         last_ = node.outputs[0];
       } else if (node.op == "ReduceSum" || node.op == "SumToShape") {
         matrix().sums = node.inputs[0] == a_ ? SummedOperand::kA : SummedOperand::kB;
@@ -77,13 +77,16 @@ class BodyReader {
  private:
   MatrixProductSpec& matrix() { return plan_.spec.matrix; }
 
+  static bool IsProduct(const Node& node) {
+    return node.op == "MatMul" || node.op == "Gemm" || node.op == "MatMulReduceBatch";
+  }
+
   absl::Status Unknown(const Node& node) const {
     return absl::InternalError(absl::StrCat("node '", node.name, "' (", node.op,
                                             ") is joined to a product, and no epilogue is that"));
   }
 
   void ReadProduct(const Node& node) {
-    product_ = node.id;
     a_ = node.inputs[0];
     last_ = node.outputs[0];
     const Attributes& attributes = node.attributes;
@@ -123,7 +126,6 @@ class BodyReader {
   const Graph& body_;
   const bool tf32_;
   JoinedPlan plan_;
-  NodeId product_;
   ValueId a_;
   ValueId last_;  // what the product has become so far
 };
