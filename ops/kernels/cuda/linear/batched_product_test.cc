@@ -107,5 +107,60 @@ TEST(CheckProductTest, NamesWhatNoProductCanHave) {
   EXPECT_TRUE(absl::IsUnimplemented(CheckProduct(spec)));
 }
 
+TEST(CheckProductTest, NamesEpiloguesThatTheLibraryLacks) {
+  const auto with = [](const auto& change, MatrixProductSpec spec = Dense(2, 3, 8)) {
+    spec.y_dtype = spec.dtype = DType::kBfloat16;
+    change(spec);
+    return CheckProduct(spec);
+  };
+  const auto gelu = [](MatrixProductSpec& spec) { spec.epilogue = ProductEpilogue::kTanhGelu; };
+  const auto gelu_with_operand = [&](MatrixProductSpec& spec) {
+    gelu(spec);
+    spec.has_aux = true;
+  };
+  EXPECT_TRUE(with(gelu).ok());
+  EXPECT_TRUE(with(gelu_with_operand).ok());
+  EXPECT_EQ(
+      with(gelu_with_operand, Dense(2, 3, 5)).message(),
+      "a matrix product bfloat16 1 x [2,3] [3,5], tanh gelu with its operand cannot have rows "
+      "of Aux that begin at odd places");
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {  // results wider than operands too
+    EXPECT_TRUE(absl::IsInternal(with([&](MatrixProductSpec& spec) {
+      gelu(spec);
+      spec.y_dtype = dtype;
+      if (dtype == DType::kFloat64) spec.dtype = dtype;
+    })));
+  }
+  EXPECT_TRUE(absl::IsInternal(with([](MatrixProductSpec& spec) { spec.has_aux = true; })));
+  const auto slope = [](MatrixProductSpec& spec) {
+    spec.epilogue = ProductEpilogue::kTanhGeluGrad;
+    spec.has_aux = true;
+  };
+  EXPECT_TRUE(with(slope).ok());
+  EXPECT_TRUE(absl::IsInternal(with([&](MatrixProductSpec& spec) {
+    slope(spec);
+    spec.has_bias = true;
+  })));
+}
+
+TEST(CheckProductTest, SumsAreThoseOfRows) {
+  const auto with = [](SummedOperand sums, bool trans_a, bool trans_b) {
+    MatrixProductSpec spec = Dense(2, 3, 8, trans_a, trans_b);
+    spec.sums = sums;
+    return spec;
+  };
+  EXPECT_TRUE(CheckProduct(with(SummedOperand::kA, true, false)).ok());
+  EXPECT_TRUE(CheckProduct(with(SummedOperand::kB, false, false)).ok());
+  EXPECT_TRUE(absl::IsInternal(CheckProduct(with(SummedOperand::kA, false, false))));
+  EXPECT_TRUE(absl::IsInternal(CheckProduct(with(SummedOperand::kB, false, true))));
+  MatrixProductSpec spec = with(SummedOperand::kB, false, false);
+  spec.has_bias = true;
+  EXPECT_TRUE(absl::IsInternal(CheckProduct(spec)));
+  spec.has_bias = false;
+  spec.batches = 2;
+  spec.y_batch = 16;
+  EXPECT_TRUE(absl::IsInternal(CheckProduct(spec)));
+}
+
 }  // namespace
 }  // namespace weft::cuda

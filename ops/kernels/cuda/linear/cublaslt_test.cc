@@ -5,6 +5,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -19,6 +20,10 @@
 
 namespace weft::cuda {
 namespace {
+
+// In the numbers of epilogues: they have a bias, or an auxiliary matrix.
+constexpr uint32_t kBiasPart = CUBLASLT_EPILOGUE_BIAS;
+constexpr uint32_t kAuxPart = 128;
 
 // ---- The library's objects. A real handle is a pointer to one of these here.
 
@@ -36,7 +41,11 @@ struct FakeOperation {
   int32_t trans_a = CUBLAS_OP_N, trans_b = CUBLAS_OP_N;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   int32_t bias_type = -1;
-  const void* bias = nullptr;
+  void* bias = nullptr;  // or sums
+  void* aux = nullptr;
+  int64_t aux_leading = 0;
+  int64_t aux_stride = 0;
+  bool Has(uint32_t part) const { return (epilogue & part) == part; }
 };
 
 struct FakePreference {
@@ -53,6 +62,7 @@ struct FakeLibrary {
   int bad_results = 0;  // results before the first good one
   size_t workspace_bytes = 0;
   FakePreference preference;
+  FakeOperation asked;      // what the last algorithm was chosen for
   FakeOperation operation;  // of the last product
   size_t workspace_of_matmul = 0;
   cudaStream_t stream = nullptr;
@@ -129,6 +139,12 @@ cublasStatus_t SetOperation(cublasLtMatmulDesc_t operation,
       return Set(of->bias_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return Set(of->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return Set(of->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return Set(of->aux_leading, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
+      return Set(of->aux_stride, value, bytes);
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -153,6 +169,17 @@ cublasStatus_t SetPreference(cublasLtMatmulPreference_t preference,
   return Set(of->alignments[attribute], value, bytes);
 }
 
+// What the library's documentation demands of an epilogue.
+cublasStatus_t CheckEpilogue(const FakeOperation& op, const FakeLayout& d) {
+  const bool has_aux = (op.epilogue & kAuxPart) != 0;
+  const bool fits = !has_aux || (op.aux != nullptr && op.aux_leading % 8 == 0 &&
+                                 op.aux_leading >= static_cast<int64_t>(d.rows) &&
+                                 op.aux_stride % 8 == 0 && (d.batches > 1) == (op.aux_stride > 0));
+  const bool sums_fit = (op.epilogue != CUBLASLT_EPILOGUE_BGRADA || op.trans_a == CUBLAS_OP_N) &&
+                        (op.epilogue != CUBLASLT_EPILOGUE_BGRADB || op.trans_b == CUBLAS_OP_T);
+  return fits && sums_fit ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
 // Sizes that do not fit each other are an error, as of the library.
 cublasStatus_t CheckShapes(const FakeOperation& op, const FakeLayout& a, const FakeLayout& b,
                            const FakeLayout& d) {
@@ -172,20 +199,53 @@ cublasStatus_t Heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation, cubla
   fake->preference = *reinterpret_cast<FakePreference*>(preference);
   if (fake->heuristic_status != CUBLAS_STATUS_SUCCESS) return fake->heuristic_status;
   if (c != d) return CUBLAS_STATUS_INVALID_VALUE;
+  fake->asked = *reinterpret_cast<FakeOperation*>(operation);
   *found = std::min(wanted, fake->bad_results + 1);
   for (int i = 0; i < *found; ++i) {
     results[i].state = i < fake->bad_results ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
     results[i].workspaceSize = fake->workspace_bytes;
     results[i].algo.data[0] = 1000 + static_cast<uint64_t>(i);
   }
+  const auto& of_d = *reinterpret_cast<FakeLayout*>(d);
+  if (const auto status = CheckEpilogue(fake->asked, of_d); status != CUBLAS_STATUS_SUCCESS) {
+    return status;
+  }
   return CheckShapes(*reinterpret_cast<FakeOperation*>(operation),
                      *reinterpret_cast<FakeLayout*>(a), *reinterpret_cast<FakeLayout*>(b),
                      *reinterpret_cast<FakeLayout*>(d));
 }
 
+// Exact on small whole numbers: how each epilogue is told from the others is what counts here.
+template <typename T>
+T GeluOf(T x) {
+  return 3 * x + 1;
+}
+template <typename T>
+T SlopeOf(T x) {
+  return x - 2;
+}
+
+// Sums of rows of the first operand, or columns of the second, where these are asked for.
+template <typename T>
+void ComputeSums(const FakeOperation& op, const FakeLayout& a, const FakeLayout& b, const T* a_data,
+                 const T* b_data) {
+  const bool of_a = op.epilogue == CUBLASLT_EPILOGUE_BGRADA;
+  if (!of_a && op.epilogue != CUBLASLT_EPILOGUE_BGRADB) return;
+  const FakeLayout& layout = of_a ? a : b;  // not transposed, and transposed
+  for (uint64_t i = 0; i < layout.rows; ++i) {
+    T sum = 0;
+    for (uint64_t l = 0; l < layout.columns; ++l) {
+      sum += (of_a ? a_data
+                   : b_data)[static_cast<int64_t>(l) * layout.leading + static_cast<int64_t>(i)];
+    }
+    static_cast<T*>(op.bias)[i] = sum;
+  }
+}
+
 template <typename T>
 void Compute(const FakeOperation& op, const FakeLayout& a, const FakeLayout& b, const FakeLayout& d,
              const T* a_data, const T* b_data, const T* c_data, T* d_data, T alpha, T beta) {
+  ComputeSums(op, a, b, a_data, b_data);
   const uint64_t inner = op.trans_a == CUBLAS_OP_T ? a.rows : a.columns;
   for (int32_t batch = 0; batch < d.batches; ++batch) {
     for (uint64_t i = 0; i < d.rows; ++i) {
@@ -203,7 +263,17 @@ void Compute(const FakeOperation& op, const FakeLayout& a, const FakeLayout& b, 
             batch * d.stride + static_cast<int64_t>(j) * d.leading + static_cast<int64_t>(i);
         T result = alpha * sum;
         if (beta != 0) result += beta * c_data[place];
-        if (op.epilogue == CUBLASLT_EPILOGUE_BIAS) result += static_cast<const T*>(op.bias)[i];
+        if (op.Has(kBiasPart)) result += static_cast<const T*>(op.bias)[i];
+        T* const aux = op.Has(kAuxPart)
+                           ? static_cast<T*>(op.aux) + batch * op.aux_stride +
+                                 static_cast<int64_t>(j) * op.aux_leading + static_cast<int64_t>(i)
+                           : nullptr;
+        if (op.Has(CUBLASLT_EPILOGUE_DGELU)) {
+          result *= SlopeOf(*aux);
+        } else if (op.Has(CUBLASLT_EPILOGUE_GELU)) {
+          if (aux != nullptr) *aux = result;
+          result = GeluOf(result);
+        }
         d_data[place] = result;
       }
     }
@@ -287,8 +357,12 @@ class CublasLtTest : public ::testing::Test {
     const auto a = values(1000, 1), b = values(1000, 2), bias = values(100, 3);
     std::vector<T> y = values(1000, 4);
     const std::vector<T> c = y;
-    const ProductOperands operands = {a.data(), b.data(), nullptr, y.data(),
-                                      spec.has_bias ? bias.data() : nullptr};
+    std::vector<T> aux = values(1000, 5), sums(100, T{-77});
+    const std::vector<T> operand = aux;
+    ProductOperands operands = {a.data(), b.data(), nullptr, y.data(),
+                                spec.has_bias ? bias.data() : nullptr};
+    if (spec.has_aux) operands.aux = aux.data();
+    if (spec.sums != SummedOperand::kNone) operands.sums = sums.data();
     auto* const stream = reinterpret_cast<void*>(uintptr_t{0x51});
     void* const workspace = reinterpret_cast<void*>(0x1040);  // as an arena aligns it
     ASSERT_TRUE((*product)->Multiply(operands, workspace, LaunchQueue{stream}).ok());
@@ -305,10 +379,25 @@ class CublasLtTest : public ::testing::Test {
           const int64_t place = batch * spec.y_batch + i * spec.y_row + j;
           T expected = static_cast<T>(spec.alpha) * sum + static_cast<T>(spec.beta) * c[place];
           if (spec.has_bias) expected += bias[j];
+          if (spec.epilogue == ProductEpilogue::kTanhGelu) {
+            EXPECT_TRUE(!spec.has_aux || aux[place] == expected) << i << " " << j;
+            expected = GeluOf(expected);
+          }
+          if (spec.epilogue == ProductEpilogue::kTanhGeluGrad) expected *= SlopeOf(operand[place]);
           EXPECT_EQ(y[place], expected) << batch << " " << i << " " << j;
         }
       }
     }
+  }
+
+  // What is added up beside the product.
+  static std::vector<float> RowSums(const std::vector<float>& values, int64_t rows, int64_t row,
+                                    int64_t columns) {
+    std::vector<float> sums(static_cast<size_t>(columns));
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) sums[j] += values[i * row + j];
+    }
+    return sums;
   }
 
   FakeLibrary library_;
@@ -350,6 +439,69 @@ TEST_F(CublasLtTest, DescribesBatchesScalesAndBias) {
   spec.has_bias = true;
   ExpectProduct<float>(spec);
   EXPECT_EQ(library_.operation.bias_type, CUDA_R_32F);
+}
+
+TEST_F(CublasLtTest, DescribesEachEpilogue) {
+  struct Case {
+    ProductEpilogue epilogue;
+    bool has_bias, has_aux;
+    uint32_t expected;
+  };
+  for (const Case& c :
+       {Case{ProductEpilogue::kTanhGelu, false, false, CUBLASLT_EPILOGUE_GELU},
+        Case{ProductEpilogue::kTanhGelu, true, false, CUBLASLT_EPILOGUE_GELU_BIAS},
+        Case{ProductEpilogue::kTanhGelu, false, true, CUBLASLT_EPILOGUE_GELU_AUX},
+        Case{ProductEpilogue::kTanhGelu, true, true, CUBLASLT_EPILOGUE_GELU_AUX_BIAS},
+        Case{ProductEpilogue::kTanhGeluGrad, false, true, CUBLASLT_EPILOGUE_DGELU}}) {
+    for (const int64_t batches : {1, 3}) {
+      MatrixProductSpec spec = Spec(false, true);
+      spec.batches = batches;
+      spec.a_batch = 30;
+      spec.y_batch = 24;
+      spec.y_row = 8;
+      spec.y_alignment = 32;
+      spec.epilogue = c.epilogue;
+      spec.has_bias = c.has_bias;
+      spec.has_aux = c.has_aux;
+      ExpectProduct<float>(spec);
+      EXPECT_EQ(library_.operation.epilogue, c.expected);
+      EXPECT_EQ(library_.operation.aux_leading, c.has_aux ? 8 : 0);
+      // The address that an algorithm is chosen with is as aligned as those that follow.
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(library_.asked.aux), c.has_aux ? 32u : 0u);
+    }
+  }
+  EXPECT_EQ(library_.alive, 0) << "everything that was made is destroyed";
+}
+
+// Our A is the library's second operand.
+TEST_F(CublasLtTest, DescribesSumsOfAnOperand) {
+  const auto library = OpenCublasLt(Symbol);
+  ASSERT_TRUE(library.ok()) << library.status();
+  std::vector<float> a(100), b(100);
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<float>(i % 7);
+    b[i] = static_cast<float>(i % 5);
+  }
+  for (const SummedOperand summed : {SummedOperand::kA, SummedOperand::kB}) {
+    MatrixProductSpec spec = Spec(/*trans_a=*/true, /*trans_b=*/false);
+    spec.sums = summed;
+    ExpectProduct<float>(spec);
+    const auto product = (*library)->Prepare(spec);
+    ASSERT_TRUE(product.ok()) << product.status();
+    std::vector<float> y(100), sums(8, -77);
+    ProductOperands operands = {a.data(), b.data(), nullptr, y.data()};
+    operands.sums = sums.data();
+    ASSERT_TRUE(
+        (*product)->Multiply(operands, nullptr, LaunchQueue{reinterpret_cast<void*>(0x51)}).ok());
+    const bool of_a = summed == SummedOperand::kA;
+    std::vector<float> expected =
+        of_a ? RowSums(a, spec.k, spec.a_row, spec.m) : RowSums(b, spec.k, spec.b_row, spec.n);
+    expected.resize(8, -77);  // nothing behind them is written
+    EXPECT_EQ(sums, expected);
+    EXPECT_EQ(library_.operation.epilogue,
+              of_a ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA);
+    EXPECT_EQ(library_.operation.bias_type, CUDA_R_32F);
+  }
 }
 
 TEST_F(CublasLtTest, SaysAlignmentsWorkspaceAndReductions) {

@@ -69,6 +69,8 @@ class JoinedProductTest : public ::testing::TestWithParam<DType> {
       options.seed = seed;
       options.runs = 2;
       const auto outputs = RunOnEmulatedGpu(made->joined, options);
+      // A card may lack a plan. Its nodes are then not joined.
+      if (TestsOnARealGpu() && absl::IsUnimplemented(outputs.status())) return {};
       EXPECT_TRUE(outputs.ok()) << outputs.status();
       if (!outputs.ok() || !expected.ok()) return {};
       for (size_t i = 0; i < outputs->size(); ++i) {
@@ -140,6 +142,7 @@ TEST_P(JoinedProductTest, GivesWhatGeluReadsOfEachMatrixOfABatch) {
   ASSERT_TRUE(made.ok()) << made.status();
   // A loop of two calls, each a batch of three.
   const auto outputs = RunOnEmulatedGpu(made->joined);
+  if (TestsOnARealGpu() && absl::IsUnimplemented(outputs.status())) return;
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   const auto expected = OutputsOfJoinedParts(
       made->joined, [](const OpCase& part) { return RunOp(InFloat64(part), Kernels::kReference); });
@@ -204,6 +207,7 @@ TEST_P(JoinedProductTest, AllFormsOfALayerAgree) {
   EXPECT_EQ(cases->size(), 5u);
   for (const JoinedCase& joined : *cases) {
     const auto outputs = RunOnEmulatedGpu(joined.joined);
+    if (TestsOnARealGpu() && absl::IsUnimplemented(outputs.status())) continue;
     ASSERT_TRUE(outputs.ok()) << joined.name << outputs.status();
     EXPECT_GE(joined.parts.size(), 2u);
     for (const OpCase& part : joined.parts) {
