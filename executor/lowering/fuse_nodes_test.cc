@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "executor/lowering/node_context.h"
 #include "executor/lowering/testing/hand_made_partition.h"
 #include "executor/lowering/testing/lowering_fixture.h"
@@ -100,6 +101,48 @@ TEST(FuseNodesTest, TheGuardIsABorder) {
   const auto without = FuseNodes(partition, kStepRules);
   ASSERT_TRUE(without.ok()) << without.status();
   EXPECT_EQ(without->counts.regions, 1);
+}
+
+// ---- Products.
+
+// Neg of a product with a bias.
+Partition ProductPartition() {
+  return testing::NewPartition(1, [](GraphBuilder& b) {
+    const ValueId w = b.Constant(Tensor::Of<float>({2, 2}, {1, 2, 3, 4}));
+    const ValueId product = b.Op("MatMul", {testing::Find(b, "x"), w});
+    b.Name(product, "product");
+    const ValueId sum = b.Op("Add", {product, b.Constant(Tensor::Of<float>({2}, {5, 6}))});
+    b.Name(b.Op("Neg", {sum}), "y");
+  });
+}
+
+TEST(FuseNodesTest, ProductsTakeWhatFollowsThemBeforeRegionsDo) {
+  Partition partition = ProductPartition();
+  testing::AddSum(partition, "y", "sum_y", 0, 1);
+  const auto alone = FuseNodes(partition, kStepRules);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(FusedNodesOf(alone->partition.micro[0]), 1) << "Add and Neg";
+  std::vector<std::string> parts;
+  const TakesProduct takes = [&parts](const Graph& body) {
+    for (const NodeId id : body.node_ids()) parts.push_back(body.node(id).op);
+    return true;
+  };
+  const auto joined = FuseNodes(partition, kStepRules, takes);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_THAT(parts, ::testing::ElementsAre("MatMul", "Add"));
+  EXPECT_EQ(joined->counts.nodes, 2);
+  EXPECT_EQ(joined->counts.regions, 1);
+  EXPECT_EQ(FusedNodesOf(joined->partition.micro[0]), 0) << "Neg has nobody left";
+  EXPECT_EQ(joined->partition.micro[0].num_nodes(), 2);
+  const TakesProduct refuses = [](const Graph&) { return false; };
+  const auto refused = FuseNodes(partition, kStepRules, refuses);
+  ASSERT_TRUE(refused.ok()) << refused.status();
+  EXPECT_EQ(FusedNodesOf(refused->partition.micro[0]), 1);
+  // A product that is summed over the micro-batches is written anyway.
+  testing::AddSum(partition, "product", "sum_product", 0, 1);
+  const auto kept = FuseNodes(partition, kStepRules, takes);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(FusedNodesOf(kept->partition.micro[0]), 1);
 }
 
 // ---- Gradients of attention.
@@ -266,6 +309,36 @@ TEST_P(FusedStepTest, AsksTheDeviceAboutGradientsOfAttention) {
   EXPECT_THAT(std::string(without.message()), ::testing::Not(::testing::HasSubstr("asked about")));
   for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kFake}) {
     RegisterAttentionTaker(kind, nullptr);
+  }
+}
+
+// The device is asked about products where the partition wants fused nodes and is not strict.
+TEST_P(FusedStepTest, AsksTheDeviceAboutProducts) {
+  Partition partition = ProductPartition();
+  testing::AddSum(partition, "y", "sum_y", 0, 1);
+  testing::ReportSums(partition);
+  ExecutorEnvironment environment = Environment();
+  const DeviceTakesProduct refuses = [](Device&, const Graph& body,
+                                        bool tf32) -> absl::StatusOr<bool> {
+    return absl::FailedPreconditionError(
+        absl::StrCat("asked about ", FusedParts(body), tf32 ? " in TF32" : ""));
+  };
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kFake}) {
+    RegisterProductTaker(kind, refuses);
+  }
+  partition.fuses_nodes = true;
+  partition.tf32 = true;
+  const absl::Status asked = CompileStep(partition, environment).status();
+  EXPECT_EQ(asked.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(asked.message()),
+              ::testing::AllOf(::testing::HasSubstr("(MatMul), "), ::testing::HasSubstr("(Add)"),
+                               ::testing::HasSubstr("in TF32")));
+  partition.strict = true;
+  EXPECT_TRUE(CompileStep(partition, environment).ok());
+  partition.strict = partition.fuses_nodes = false;
+  EXPECT_TRUE(CompileStep(partition, environment).ok());
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kFake}) {
+    RegisterProductTaker(kind, nullptr);
   }
 }
 

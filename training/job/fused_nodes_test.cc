@@ -78,6 +78,26 @@ TEST_F(FusedNodesTest, CountsThePartsOfEachGraphOnce) {
   EXPECT_EQ(fusion.text, "fused: 5 nodes run in 2 kernels on the GPU of rank 0");
 }
 
+// As if the library of the GPU took each product that could be joined.
+TEST_F(FusedNodesTest, ProductsAreCountedWithWhatFollowsThem) {
+  Add(0, {1, 1});
+  Graph& micro = partitions_[0].micro[0];
+  const auto input = [&micro](const Shape& shape) {
+    return micro.AddInput("x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape(shape)});
+  };
+  GraphBuilder builder(micro);
+  builder.set_name_prefix("layer/");
+  const ValueId product = builder.Op("MatMul", {input({3, 4}), input({4, 8})});
+  micro.AddOutput(builder.Op("Neg", {builder.Op("Add", {product, input({8})})}));
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  const JobFusion fusion = Fusion();
+  EXPECT_EQ(fusion.text, "fused: 2 nodes run in 1 kernel on the GPU of rank 0");
+  ASSERT_THAT(fusion.ranks, SizeIs(1));
+  ASSERT_THAT(fusion.ranks[0].kernels, SizeIs(1));
+  EXPECT_THAT(fusion.ranks[0].kernels[0].parts,
+              ElementsAre("layer/MatMul (MatMul)", "layer/Add (Add)"));
+}
+
 // Rank 1 is on a CPU, which fuses nothing.
 TEST_F(FusedNodesTest, RanksOnGpusAreCountedTogetherWhereTheyAgree) {
   for (const int rank : {0, 1, 2}) Add(rank, {2, 3});
