@@ -1,6 +1,7 @@
 // How fast kernels are on a GPU: those that move memory, and chains of nodes fused to one kernel,
 // as a share of what a copy on the device moves; updates of many parameters, as one kernel;
-// products, against the fastest algorithm of cuBLASLt called directly;
+// products, against the fastest algorithm of cuBLASLt called directly; products with an epilogue,
+// against the same nodes one by one;
 // convolutions and normalizations through cuDNN, against our own. A program of its own:
 //   gpu_benchmark [--device cuda:0] [--json FILE] [--quick]
 // The last line sums up. The exit code is 1 when a case could not be run.
@@ -24,6 +25,7 @@
 #include "ops/kernels/cuda/fusion/kernel_compiler.h"
 #include "ops/kernels/cuda/fusion/testing/fused_chains.h"
 #include "ops/kernels/cuda/linear/testing/direct_cublaslt.h"
+#include "ops/kernels/cuda/linear/testing/joined_products.h"
 #include "ops/testing/op_case.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/clock.h"
@@ -42,6 +44,7 @@ using testing::RandomTensor;
 constexpr absl::Duration kDeadline = absl::Minutes(1);
 constexpr char kOurConvolutions[] = "our convolutions";
 constexpr char kOurNormalizations[] = "our normalizations";
+constexpr char kNodesOneByOne[] = "its nodes";
 constexpr int64_t kPatternElements = int64_t{1} << 20;
 
 // What one case gave. `share` is of the bandwidth of a copy, or of the library's speed.
@@ -469,6 +472,45 @@ absl::Status MeasureProduct(const ProductCase& product, Device& device, Stream& 
   return absl::OkStatus();
 }
 
+// ---- Products with what follows them.
+
+// Several kernels, one behind the other.
+struct PartsWork {
+  std::vector<std::unique_ptr<DeviceCase>> parts;
+  static absl::Status Run(void* argument, Stream& /*stream*/) {
+    for (const std::unique_ptr<DeviceCase>& part : static_cast<PartsWork*>(argument)->parts) {
+      WEFT_RETURN_IF_ERROR(part->kernel().Run(part->context()));
+    }
+    return absl::OkStatus();
+  }
+};
+
+// The feed-forward layer of a GPT, from 768 to 3,072 columns, for 8,192 tokens.
+constexpr int64_t kLayerRows = 8192, kLayerWidth = 768, kLayerWide = 3072;
+
+// The share is how many times as fast as the nodes one by one. Unimplemented where the library has
+// no algorithm.
+absl::Status MeasureJoined(const testing::JoinedCase& joined_case, bool tf32, Device& device,
+                           Stream& stream, Timer& timer, Figure& figure) {
+  OpCase op_case = joined_case.joined;
+  op_case.tf32 = tf32;
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> joined,
+                        DeviceCase::Create(std::move(op_case), /*low=*/-1, device, stream));
+  PartsWork apart;
+  for (OpCase part : joined_case.parts) {
+    part.tf32 = tf32;
+    WEFT_ASSIGN_OR_RETURN(apart.parts.emplace_back(),
+                          DeviceCase::Create(std::move(part), /*low=*/-1, device, stream));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                        timer.Seconds({joined->work(), Work{&PartsWork::Run, &apart}}));
+  figure.seconds = seconds[0];
+  figure.rate = 2.0 * static_cast<double>(kLayerRows * kLayerWidth) *
+                static_cast<double>(kLayerWide) / seconds[0];
+  figure.share = seconds[1] / seconds[0];
+  return absl::OkStatus();
+}
+
 // ---- What goes through cuDNN.
 
 struct DnnCase {
@@ -684,6 +726,32 @@ absl::Status RunFused(Device& device, int rounds, Report& report) {
   return absl::OkStatus();
 }
 
+// What the library has no algorithm for is said, and is no error: a step keeps its nodes then.
+absl::Status RunJoined(Device& device, int rounds, Report& report) {
+  for (const auto& [dtype, tf32] : std::vector<std::pair<DType, bool>>{
+           {DType::kBfloat16, false}, {DType::kFloat32, true}, {DType::kFloat32, false}}) {
+    WEFT_ASSIGN_OR_RETURN(
+        const std::vector<testing::JoinedCase> cases,
+        testing::JoinedCasesOfLayer(kLayerRows, kLayerWidth, kLayerWide, dtype, Floats));
+    for (const testing::JoinedCase& joined_case : cases) {
+      Figure figure{.name = absl::StrCat("product, ", joined_case.name),
+                    .type = tf32 ? "tf32" : std::string(DTypeName(dtype)),
+                    .is_product = true,
+                    .of = kNodesOneByOne};
+      const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
+        return MeasureJoined(joined_case, tf32, device, stream, timer, figure);
+      });
+      if (absl::IsUnimplemented(status)) {
+        std::cout << figure.name << " " << figure.type << ": skipped: " << status.message()
+                  << std::endl;
+      } else {
+        report.Add(std::move(figure), status);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 void RunDnn(const std::vector<DnnCase>& cases, DType dtype, const char* of, Device& device,
             int rounds, Report& report) {
   for (const DnnCase& dnn_case : cases) {
@@ -745,6 +813,7 @@ absl::Status RunAll(const Arguments& arguments, Report& report) {
     });
     report.Add(std::move(figure), status);
   }
+  WEFT_RETURN_IF_ERROR(RunJoined(*device, rounds, report));
   return RunAllDnn(*device, rounds, report);
 }
 
@@ -786,6 +855,7 @@ int Main(int argc, char** argv) {
   if (!ran.ok()) return 1;
   std::cout << absl::StrFormat("copy %.0f GB/s", report.figures()[0].rate * 1e-9)
             << Lowest(report.figures(), "a copy") << Lowest(report.figures(), "cuBLASLt")
+            << Lowest(report.figures(), kNodesOneByOne)
             << Lowest(report.figures(), kOurConvolutions)
             << Lowest(report.figures(), kOurNormalizations);
   if (report.errors() > 0) std::cout << "; " << report.errors() << " cases could not be run";
