@@ -101,7 +101,8 @@ void JobFlags::AddPlacement(CLI::App& app) {
   app.add_option(
          "--fuse", fuse_,
          "auto: CUDA devices compute chains of elementwise nodes by one kernel each, which "
-         "NVRTC compiles. Not with --strict. It is new: gpu_check compares it (default off)")
+         "NVRTC compiles, and products with their bias and Gelu by one call of cuBLASLt. Not with "
+         "--strict. It is new: gpu_check compares it (default off)")
       ->type_name("auto|off")
       ->check(CLI::IsMember({"auto", "off"}).description(""))
       ->group(kPlacementOptions);

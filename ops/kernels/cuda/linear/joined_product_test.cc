@@ -1,9 +1,11 @@
 // Products with an epilogue on the emulated GPU, against the reference kernels of their parts.
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/fusion/fused_node.h"
@@ -242,6 +244,45 @@ TEST(JoinedProductTakerTest, TakesWhatTheLibraryHasAPlanFor) {
   EXPECT_EQ(parts_of(), 0);
   RecordingBlasLt::Get().RefuseEpilogues(false);
   RecordingBlasLt::Get().RefuseBias(false);
+}
+
+// What the recording library holds against its callers.
+TEST(RecordingBlasLtTest, OperandsOfEpiloguesThatDoNotFitAreErrors) {
+  cuda::MatrixProductSpec spec;
+  spec.m = spec.n = spec.k = 8;
+  spec.a_row = spec.b_row = spec.y_row = 8;
+  spec.has_bias = spec.has_aux = true;
+  spec.epilogue = cuda::ProductEpilogue::kTanhGelu;
+  const auto product = RecordingBlasLt::Get().Prepare(spec);
+  ASSERT_TRUE(product.ok()) << product.status();
+  // None of these addresses is used.
+  const auto address = [](uintptr_t at) { return reinterpret_cast<void*>(at); };
+  const cuda::ProductOperands right{.a = address(0x1000),
+                                    .b = address(0x2000),
+                                    .y = address(0x3000),
+                                    .bias = address(0x4000),
+                                    .aux = address(0x5000)};
+  const auto error_of = [&](const cuda::ProductOperands& operands) {
+    return std::string((*product)
+                           ->Multiply(operands, address(0x6000), cuda::LaunchQueue{address(0x51)})
+                           .message());
+  };
+  cuda::ProductOperands wrong = right;
+  wrong.aux = nullptr;
+  EXPECT_THAT(error_of(wrong), ::testing::HasSubstr("Aux against the spec"));
+  wrong = right;
+  wrong.sums = address(0x7000);
+  EXPECT_THAT(error_of(wrong), ::testing::HasSubstr("sums against the spec"));
+  wrong = right;
+  wrong.aux = address(0x5020);
+  EXPECT_THAT(error_of(wrong), ::testing::HasSubstr("less aligned"));
+  wrong.aux = address(0x1000);
+  EXPECT_THAT(error_of(wrong), ::testing::HasSubstr("over an operand"));
+  wrong.aux = address(0x3000);
+  EXPECT_THAT(error_of(wrong), ::testing::HasSubstr("two results lie at one place"));
+  wrong = right;
+  wrong.bias = address(0x4010);
+  EXPECT_THAT(error_of(wrong), ::testing::HasSubstr("less aligned"));
 }
 
 }  // namespace
