@@ -115,26 +115,32 @@ class ProductMatcher {
                : OwnAddend::kOther;
   }
 
-  // Of the nodes behind a product: with the activation, and without; empty where nothing follows
-  // that could be joined.
+  // Of the nodes behind a product, the longest first; empty where nothing follows that could be
+  // joined.
   std::vector<std::vector<NodeId>> ChainsBehind(const Node& product) const {
     std::vector<std::vector<NodeId>> chains;
     const OwnAddend own = AddendOf(product);
     if (own == OwnAddend::kOther) return chains;
     ValueId z = product.outputs[0];
     std::vector<NodeId> nodes = {product.id};
-    const Node* const reader = OnlyReader(z);
+    const auto add = [&](const Node& node) {
+      nodes.push_back(node.id);
+      z = node.outputs[0];
+      chains.insert(chains.begin(), nodes);
+    };
+    const Node* reader = OnlyReader(z);
+    if (own == OwnAddend::kNone && reader != nullptr && IsGradientOfGelu(*reader, z)) {
+      add(*reader);
+      return chains;
+    }
     if (own == OwnAddend::kNone && reader != nullptr && IsBiasOf(*reader, z)) {
-      nodes.push_back(reader->id);
-      z = reader->outputs[0];
-      chains.push_back(nodes);
-    } else if (own == OwnAddend::kNone && reader != nullptr && IsGradientOfGelu(*reader, z)) {
-      nodes.push_back(reader->id);
-      return {nodes};
+      add(*reader);
+      reader = OnlyReader(z);
     }
     if (const Node* const gelu = GeluOf(z)) {
-      nodes.push_back(gelu->id);
-      chains.insert(chains.begin(), nodes);
+      add(*gelu);
+    } else if (reader != nullptr && IsMatrixAddedTo(*reader, z)) {
+      add(*reader);
     }
     return chains;
   }
@@ -143,6 +149,14 @@ class ProductMatcher {
     if (!IsOp(node, "", "Add") || node.inputs.size() != 2) return false;
     const ValueId other = node.inputs[node.inputs[0] == z ? 1 : 0];
     return other != z && IsRowOf(other, z) && SameType(node.outputs[0], z);
+  }
+
+  bool IsMatrixAddedTo(const Node& node, ValueId z) const {
+    if (!IsOp(node, "", "Add") || node.inputs.size() != 2) return false;
+    const ValueId other = node.inputs[node.inputs[0] == z ? 1 : 0];
+    const bool is_number = graph_.value(other).source == ValueSource::kConstant &&
+                           graph_.value(other).constant.num_elements() == 1;
+    return other != z && SameType(other, z) && SameType(node.outputs[0], z) && !is_number;
   }
 
   // dZ of a product and of Z.

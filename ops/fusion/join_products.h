@@ -1,9 +1,10 @@
 // The nodes around a matrix product that its library computes beside it, joined to one node.
 //
 //   Y = A B + bias                  a MatMul and an Add of one row; a Gemm has its bias already
-//   H = gelu(Z), Z = A B [+ bias]   Gelu by tanh; Z is given too where anything else needs it
-//   dZ = (dH B) gelu'(Z)            TanhGeluGrad of a product
-//   dW = X^T dY, db = sums of dY    what sums the rows that a product multiplies; also dW = dY^T X
+//   Y = A B [+ bias] + C            and an Add of a C of the same shape: a residual, another
+//   gradient H = gelu(Z), Z = A B [+ bias]   Gelu by tanh; Z is given too where anything else needs
+//   it dZ = (dH B) gelu'(Z)            TanhGeluGrad of a product dW = X^T dY, db = sums of dY what
+//   sums the rows that a product multiplies; also dW = dY^T X
 //
 // A joined value is rounded once, where the nodes round each step. So float32 differs by roundings,
 // and 16-bit types by what the first rounding lost. A Relu stays a node of its own: cuBLASLt's

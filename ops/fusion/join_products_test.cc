@@ -121,13 +121,36 @@ TEST_F(JoinProductsTest, AllProductsAreKnown) {
 }
 
 TEST_F(JoinProductsTest, OtherAddendsAreNoBias) {
-  for (const Shape& addend :
-       {Shape{2, 3, 8}, Shape{3, 1}, Shape{1}, Shape{}, Shape{3, 8}, Shape{1, 1, 1, 8}}) {
+  for (const Shape& addend : {Shape{3, 1}, Shape{1}, Shape{}, Shape{3, 8}, Shape{1, 1, 1, 8}}) {
     Output(Op("Add", {Product(), Input(addend)}));
   }
   const ValueId both = Product();
   Output(Op("Add", {both, both}));
   EXPECT_THAT(Joined(), IsEmpty());
+}
+
+TEST_F(JoinProductsTest, AMatrixOfTheSameShapeIsAddedLast) {
+  const ValueId layer = Op("Add", {Product(), Input({8})});
+  Output(Op("Add", {Input({2, 3, 8}), layer}));
+  Output(Op("Add", {Product(), Input({2, 3, 8})}));
+  Output(Op("Add", {Op("Gemm", {Input({3, 4}), Input({4, 8}), Input({8})}), Input({3, 8})}));
+  EXPECT_THAT(Joined(), ElementsAre(std::vector<std::string>{"MatMul", "Add", "Add"},
+                                    std::vector<std::string>{"MatMul", "Add"},
+                                    std::vector<std::string>{"Gemm", "Add"}));
+}
+
+// The sum of two products: one adds what the other gives.
+TEST_F(JoinProductsTest, OfTwoProductsOneIsAddedToTheOther) {
+  Output(Op("Add", {Product(), Product()}));
+  EXPECT_THAT(Joined(), ElementsAre(std::vector<std::string>{"MatMul", "Add"}));
+  EXPECT_EQ(graph_.num_nodes(), 2);
+}
+
+TEST_F(JoinProductsTest, NothingIsJoinedBehindAMatrixThatIsAdded) {
+  const ValueId sum = Op("Add", {Op("Add", {Product(), Input({8})}), Input({2, 3, 8})});
+  Output(Op("Gelu", {Op("Add", {sum, Input({2, 3, 8})})}, kByTanh));
+  EXPECT_THAT(Joined(), ElementsAre(std::vector<std::string>{"MatMul", "Add", "Add"}));
+  EXPECT_EQ(graph_.num_nodes(), 3);
 }
 
 TEST_F(JoinProductsTest, AProductThatOthersNeedStays) {

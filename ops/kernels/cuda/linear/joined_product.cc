@@ -28,8 +28,10 @@ constexpr int kNowhere = -1;
 // A body as a call of the library. Operands are places among the inputs and outputs of the node.
 struct JoinedPlan {
   BatchedProductSpec spec;
-  int a = kNowhere, b = kNowhere, bias = kNowhere, gelu_operand = kNowhere;  // inputs
-  int y = kNowhere, product_with_bias = kNowhere, sums = kNowhere;           // outputs
+  // Inputs.
+  int a = kNowhere, b = kNowhere, bias = kNowhere, addend = kNowhere, gelu_operand = kNowhere;
+  // Outputs.
+  int y = kNowhere, product_with_bias = kNowhere, sums = kNowhere;
 };
 
 // Reads the nodes of a body in their order. What it does not know is Internal: JoinProducts makes
@@ -46,7 +48,7 @@ class BodyReader {
       const Node& node = body_.node(id);
       if (IsProduct(node)) continue;
       if (node.op == "Add") {
-        ReadBias(node.inputs[node.inputs[0] == last_ ? 1 : 0]);
+        ReadAddend(node.inputs[node.inputs[0] == last_ ? 1 : 0]);
         last_ = node.outputs[0];
       } else if (node.op == "Gelu") {
         matrix().epilogue = ProductEpilogue::kTanhGelu;
@@ -67,7 +69,8 @@ class BodyReader {
     }
     plan_.y = OutputOf(last_);
     if (plan_.a == kNowhere || plan_.b == kNowhere || plan_.y == kNowhere ||
-        (matrix().has_bias && plan_.bias == kNowhere)) {
+        (matrix().has_bias && plan_.bias == kNowhere) ||
+        (matrix().beta != 0 && plan_.addend == kNowhere)) {
       return absl::InternalError(
           absl::StrCat("the product of ", FusedParts(body_), " lacks an operand"));
     }
@@ -107,6 +110,16 @@ class BodyReader {
     const bool has_addend = node.op == "Gemm" && node.inputs.size() > 2 && node.inputs[2].valid() &&
                             attributes.Float("beta", 1.0f) != 0;
     if (has_addend) ReadBias(node.inputs[2]);
+  }
+
+  // The first of one row is the bias.
+  void ReadAddend(ValueId addend) {
+    if (!matrix().has_bias && ShapeOf(addend).num_elements() == matrix().n) {
+      ReadBias(addend);
+    } else {
+      matrix().beta = 1;
+      plan_.addend = InputOf(addend);
+    }
   }
 
   void ReadBias(ValueId bias) {
@@ -158,6 +171,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareJoined(const PrepareContext& cont
         operands.a = run.inputs[plan.a];
         operands.b = run.inputs[plan.b];
         operands.y = run.outputs[plan.y];
+        if (plan.addend != kNowhere) operands.c = run.inputs[plan.addend];
         if (plan.bias != kNowhere) operands.bias = run.inputs[plan.bias];
         if (plan.product_with_bias != kNowhere) operands.aux = run.outputs[plan.product_with_bias];
         // The library only reads it.

@@ -109,6 +109,32 @@ TEST_P(JoinedProductTest, AddsABias) {
   EXPECT_EQ(spec.epilogue, cuda::ProductEpilogue::kNone);
 }
 
+TEST_P(JoinedProductTest, AddsABiasAndAMatrix) {
+  Output(Op("Add", {Input({2, 3, 7}), Op("Add", {Product(7), Input({7})})}));
+  const cuda::MatrixProductSpec spec = Check();
+  if (TestsOnARealGpu()) return;
+  EXPECT_TRUE(spec.has_bias);
+  EXPECT_EQ(spec.beta, 1);
+}
+
+TEST_P(JoinedProductTest, AddsAMatrixOfOneRowBesideTheBias) {
+  const ValueId product = Op("MatMul", {Input({1, 5}), Input({5, 7})});
+  Output(Op("Add", {Op("Add", {product, Input({7})}), Input({1, 7})}));
+  const cuda::MatrixProductSpec spec = Check();
+  if (TestsOnARealGpu()) return;
+  EXPECT_TRUE(spec.has_bias);
+  EXPECT_EQ(spec.beta, 1);
+}
+
+TEST_P(JoinedProductTest, AddsAMatrixToEachOfABatch) {
+  Output(Op("Add", {Op("MatMul", {Input({2, 3, 5}), Input({2, 5, 7})}), Input({2, 3, 7})}));
+  const cuda::MatrixProductSpec spec = Check();
+  if (TestsOnARealGpu()) return;
+  EXPECT_EQ(spec.batches, 2);
+  EXPECT_EQ(spec.beta, 1);
+  EXPECT_FALSE(spec.has_bias);
+}
+
 TEST_P(JoinedProductTest, AddsABiasToEachMatrixOfABatch) {
   Output(Op("Add", {Op("MatMul", {Input({2, 3, 5}), Input({2, 5, 7})}), Input({7})}));
   const cuda::MatrixProductSpec spec = Check();
@@ -206,7 +232,7 @@ TEST_P(JoinedProductTest, AllFormsOfALayerAgree) {
     return RandomTensor(shape, 9, -1, 1, dtype);
   });
   ASSERT_TRUE(cases.ok()) << cases.status();
-  EXPECT_EQ(cases->size(), 5u);
+  EXPECT_EQ(cases->size(), 6u);
   for (const JoinedCase& joined : *cases) {
     const auto outputs = RunOnEmulatedGpu(joined.joined);
     if (TestsOnARealGpu() && absl::IsUnimplemented(outputs.status())) continue;

@@ -32,6 +32,7 @@ class LayerWriter {
       : rows_(rows), width_(width), wide_(wide), dtype_(dtype), input_(input) {}
 
   void Bias() { Output(Biased()); }
+  void BiasAndMatrix() { Output(builder_.Op("Add", {Biased(), Input({rows_, wide_})})); }
   void BiasAndGelu() { Output(Gelu(Biased())); }
   void BiasAndGeluOfTraining() {
     const ValueId z = Biased();
@@ -135,6 +136,7 @@ absl::StatusOr<std::vector<JoinedCase>> JoinedCasesOfLayer(
     const std::function<Tensor(const Shape&, DType)>& input) {
   constexpr std::pair<const char*, void (LayerWriter::*)()> kForms[] = {
       {"bias", &LayerWriter::Bias},
+      {"bias, addend", &LayerWriter::BiasAndMatrix},
       {"bias, Gelu", &LayerWriter::BiasAndGelu},
       {"bias, Gelu and its operand", &LayerWriter::BiasAndGeluOfTraining},
       {"TanhGeluGrad", &LayerWriter::GradientOfGelu},
