@@ -8,8 +8,10 @@
 // Not looked after are rows that are NaN or minus infinity by q and k themselves, whose values are
 // then not finite or too large, and in guarded forms a mask with NaN or plus infinity.
 //
-// For forward passes alone: the gradient of Attention computes the scores once more, so that a
-// training step would rather keep the two products.
+// For forward passes: the gradient of Attention computes the scores once more, so that a training
+// step would rather keep the two products. Where a library computes both without a matrix of
+// scores, training steps want those that it takes: without a mask, or with one that says what
+// is_causal says.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -28,6 +30,10 @@ namespace {
 // Masks that are looked at row by row, and those of all places of a graph.
 constexpr int64_t kMaxMaskElements = int64_t{1} << 22;
 constexpr int64_t kMaxMaskElementsInAll = int64_t{1} << 26;
+// A score that is so much lower than another gives a probability of zero.
+constexpr double kMaskedScore = -1e4;
+// Libraries take heads of a multiple of so many elements.
+constexpr int64_t kLibraryElements = 8;
 
 // The value itself, or times a number.
 Pattern MaybeScaled(const Pattern& value, const char* scale, const char* divisor) {
@@ -173,27 +179,69 @@ class UnguardedMasks {
   int64_t looked_at_ = 0;
 };
 
-bool ToAttention(Rewriter& rewriter, const Match& match, UnguardedMasks& unguarded) {
-  const auto order = OrderOfKeys(rewriter, match);
-  if (!order.has_value()) return false;
+// Masks that let query i attend the keys 0 to i and no others, as is_causal does.
+class CausalMasks {
+ public:
+  bool Has(const Graph& graph, ValueId mask) {
+    const auto [entry, is_new] = known_.try_emplace(mask, false);
+    if (is_new) entry->second = IsCausal(FixedTensorOf(graph, mask));
+    return entry->second;
+  }
+
+ private:
+  // False where the tensor is not valid: the graph computes it, or somebody may change it.
+  bool IsCausal(const Tensor& mask) {
+    if (!mask.valid() || mask.shape().rank() < 2) return false;
+    const Shape& shape = mask.shape();
+    const int64_t rows = shape.dim(shape.rank() - 1);
+    const int64_t elements = shape.num_elements();
+    const bool is_square = shape.dim(shape.rank() - 2) == rows && elements == rows * rows;
+    if (!is_square || elements > kMaxMaskElementsInAll - looked_at_) return false;
+    looked_at_ += elements;
+    const auto numbers = ToDoubles(mask);
+    if (!numbers.ok()) return false;
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < rows; ++column) {
+        const double number = (*numbers)[static_cast<size_t>(row * rows + column)];
+        if (column <= row ? number != 0 : !(number <= kMaskedScore)) return false;
+      }
+    }
+    return true;
+  }
+
+  std::map<ValueId, bool> known_;
+  int64_t looked_at_ = 0;
+};
+
+// Whether the operands of a match are those of Attention. Products broadcast samples and heads;
+// attention shares heads in its own way.
+bool FitsAttention(const Rewriter& rewriter, const Match& match) {
   if (!HasHeads(rewriter, match.value("q")) || !HasHeads(rewriter, match.value("v"))) return false;
-  const SymbolicShape keys = rewriter.type(match.value("keys")).shape;
+  const SymbolicShape& keys = rewriter.type(match.value("keys")).shape;
   const SymbolicShape& q = rewriter.type(match.value("q")).shape;
   const SymbolicShape& v = rewriter.type(match.value("v")).shape;
-  // Products broadcast samples and heads; attention shares heads in its own way.
   const bool fits = keys.has_rank() && keys.dim(0) == q.dim(0) && keys.dim(1) == q.dim(1) &&
                     v.dim(0) == q.dim(0) && v.dim(1) == q.dim(1);
   if (!fits) return false;
   const auto mask = match.values.find("mask");
-  const bool has_mask = mask != match.values.end();
-  if (has_mask && !IsMask(rewriter, mask->second, keys.dim(3))) return false;
-  ValueId k = match.value("k");
-  if (!order->empty()) {
-    k = rewriter.BuilderFor(match).Op("Transpose", {k}, {{"perm", *order}});
-  }
+  return mask == match.values.end() || IsMask(rewriter, mask->second, keys.dim(3));
+}
+
+// k as [batch, heads, length, size], from what OrderOfKeys says; kNoValue where that cannot be
+// built.
+ValueId OrderedKeys(Rewriter& rewriter, const Match& match, const std::vector<int64_t>& order) {
+  const ValueId k = match.value("k");
+  if (order.empty()) return k;
+  return rewriter.BuilderFor(match).Op("Transpose", {k}, {{"perm", order}});
+}
+
+bool ToAttention(Rewriter& rewriter, const Match& match, UnguardedMasks& unguarded) {
+  const auto order = OrderOfKeys(rewriter, match);
+  if (!order.has_value() || !FitsAttention(rewriter, match)) return false;
+  const ValueId k = OrderedKeys(rewriter, match, *order);
   if (!k.valid()) return false;
   std::vector<ValueId> inputs = {match.value("q"), k, match.value("v")};
-  if (has_mask) {
+  if (const auto mask = match.values.find("mask"); mask != match.values.end()) {
     const bool is_guarded = match.values.contains("weights");
     inputs.push_back(is_guarded ? mask->second : unguarded.Of(rewriter, match, mask->second));
     if (!inputs.back().valid()) return false;
@@ -203,12 +251,44 @@ bool ToAttention(Rewriter& rewriter, const Match& match, UnguardedMasks& unguard
       {"Attention", std::move(inputs), {{"scale", static_cast<float>(ScaleOfScores(match))}}});
 }
 
+bool HasLibraryHeads(const Rewriter& rewriter, ValueId value) {
+  const ValueType& type = rewriter.type(value);
+  return type.dtype == DType::kFloat32 && type.shape.dim(3).size() % kLibraryElements == 0;
+}
+
+bool ToLibraryAttention(Rewriter& rewriter, const Match& match, CausalMasks& causal) {
+  const auto order = OrderOfKeys(rewriter, match);
+  if (!order.has_value() || !FitsAttention(rewriter, match)) return false;
+  const ValueId q = match.value("q"), v = match.value("v");
+  if (!HasLibraryHeads(rewriter, q) || !HasLibraryHeads(rewriter, v)) return false;
+  const auto mask = match.values.find("mask");
+  const bool has_mask = mask != match.values.end();
+  if (has_mask) {
+    const Dim& keys = rewriter.type(match.value("keys")).shape.dim(3);
+    const bool is_square = keys.is_known() && rewriter.type(q).shape.dim(2) == keys;
+    if (!is_square || !causal.Has(rewriter.graph(), mask->second)) return false;
+  }
+  const ValueId k = OrderedKeys(rewriter, match, *order);
+  if (!k.valid()) return false;
+  return rewriter.Replace(match, {"Attention",
+                                  {q, k, v},
+                                  {{"scale", static_cast<float>(ScaleOfScores(match))},
+                                   {"is_causal", int64_t{has_mask}}}});
+}
+
 }  // namespace
 
 std::vector<Rewrite> AttentionRewrites() {
   const auto unguarded = std::make_shared<UnguardedMasks>();
   return {{"attention", AttentionPattern(), [unguarded](Rewriter& rewriter, const Match& match) {
              return ToAttention(rewriter, match, *unguarded);
+           }}};
+}
+
+std::vector<Rewrite> LibraryAttentionRewrites() {
+  const auto causal = std::make_shared<CausalMasks>();
+  return {{"attention", AttentionPattern(), [causal](Rewriter& rewriter, const Match& match) {
+             return ToLibraryAttention(rewriter, match, *causal);
            }}};
 }
 

@@ -32,20 +32,6 @@ bool IsCommutative(const std::string& op) {
   return op == "Add" || op == "Mul" || op == "Min" || op == "Max";
 }
 
-// What a value is whenever the graph runs; not valid where that is not known.
-Tensor FixedTensorOf(const Graph& graph, ValueId id) {
-  const ValueDef* value = &graph.value(id);
-  while (value->source == ValueSource::kNode && graph.node(value->producer).op == "Identity" &&
-         graph.node(value->producer).domain.empty()) {
-    value = &graph.value(graph.node(value->producer).inputs[0]);
-  }
-  if (value->source == ValueSource::kConstant) return value->constant;
-  if (value->source != ValueSource::kVariable) return Tensor();
-  const Variable* const variable = graph.VariableOf(value->id);
-  const bool changes = variable == nullptr || variable->trainable || variable->update.valid();
-  return changes ? Tensor() : variable->initial;
-}
-
 // Puts `value` under a name; false where another one is there.
 bool Bind(const std::string& name, ValueId value, Match& match) {
   if (name.empty()) return true;
@@ -152,6 +138,19 @@ std::vector<Match> Matcher::AtInputs(const Pattern::Tree& tree, const std::vecto
 }
 
 }  // namespace
+
+Tensor FixedTensorOf(const Graph& graph, ValueId id) {
+  const ValueDef* value = &graph.value(id);
+  while (value->source == ValueSource::kNode && graph.node(value->producer).op == "Identity" &&
+         graph.node(value->producer).domain.empty()) {
+    value = &graph.value(graph.node(value->producer).inputs[0]);
+  }
+  if (value->source == ValueSource::kConstant) return value->constant;
+  if (value->source != ValueSource::kVariable) return Tensor();
+  const Variable* const variable = graph.VariableOf(value->id);
+  const bool changes = variable == nullptr || variable->trainable || variable->update.valid();
+  return changes ? Tensor() : variable->initial;
+}
 
 std::optional<double> UniformNumber(const Graph& graph, ValueId value) {
   const Tensor tensor = FixedTensorOf(graph, value);

@@ -30,6 +30,9 @@ struct Match {
   ValueId value(const std::string& name) const { return values.at(name); }
 };
 
+// What a value is whenever the graph runs: a constant, or a variable that nothing trains or
+// updates; also through Identity. Not valid where that is not known.
+Tensor FixedTensorOf(const Graph& graph, ValueId value);
 // The one number of which a constant has all its elements (or a variable that nothing trains or
 // updates); also through Identity. Nullopt for other values, and for empty or large tensors.
 std::optional<double> UniformNumber(const Graph& graph, ValueId value);

@@ -69,6 +69,9 @@ std::vector<Rewrite> ActivationRewrites();
 // Of one graph: they share nodes that they add.
 std::vector<Rewrite> RotaryRewrites();
 std::vector<Rewrite> AttentionRewrites();  // for forward passes
+// The same of float32 that is plain or causal, with heads of a multiple of 8 elements: what a
+// training step computes by a library, in 16 bits.
+std::vector<Rewrite> LibraryAttentionRewrites();
 
 }  // namespace weft
 

@@ -24,6 +24,7 @@ std::vector<Rewrite> RewritesFor(RewriteUse use) {
   std::vector<std::vector<Rewrite>> families = {NormalizationRewrites(), ActivationRewrites(),
                                                 RotaryRewrites()};
   if (use == RewriteUse::kForward) families.push_back(AttentionRewrites());
+  if (use == RewriteUse::kTrainingWithAttention) families.push_back(LibraryAttentionRewrites());
   std::vector<Rewrite> all;
   for (std::vector<Rewrite>& family : families) {
     for (Rewrite& rewrite : family) all.push_back(std::move(rewrite));

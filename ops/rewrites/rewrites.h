@@ -12,7 +12,13 @@
 namespace weft {
 
 // What a graph is for: some operators are faster in a forward pass alone.
-enum class RewriteUse : uint8_t { kTraining, kForward };
+enum class RewriteUse : uint8_t {
+  kTraining,
+  kForward,
+  // A training step on devices where a library computes plain and causal attention, and its
+  // gradient, without a matrix of scores.
+  kTrainingWithAttention,
+};
 
 // How many places each rewrite changed, by its name; those that changed none have no entry. A place
 // is where a pattern matched; of "sequences" a node that read a sequence, of "needless_cast" a

@@ -93,7 +93,8 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->group(kPlacementOptions);
   app.add_option("--cudnn", cudnn_,
                  "whether convolutions, attention and normalizations of CUDA devices go through "
-                 "cuDNN 9, where it can compute them. A device without it then ends the job. It is "
+                 "cuDNN 9, where it can compute them (attention with --precision bf16 or fp16). A "
+                 "device without it then ends the job. It is "
                  "new: gpu_check compares it with our own kernels (default off)")
       ->type_name("on|off")
       ->check(CLI::IsMember({"on", "off"}).description(""))
@@ -254,6 +255,7 @@ absl::Status JobFlags::ReadCosts(const ClusterSpec& all, JobSpec& spec) const {
 absl::StatusOr<TrainingSpec> JobFlags::Training() const {
   WEFT_ASSIGN_OR_RETURN(TrainingSpec training, optimizer_.Training());
   if (repair_.unfolds()) training.train_mode.push_back(RepairFlags::TrainModePattern());
+  training.joins_attention = cudnn_ == "on";
   return training;
 }
 

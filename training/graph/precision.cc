@@ -32,7 +32,7 @@ constexpr PrecisionEntry kPrecisions[] = {{Precision::kFloat32, "fp32", "float32
 // other sums (their error grows with the count), normalizations (they divide by a statistic), Exp,
 // Log, Pow and roots (range), LSTM, GRU and RNN (their state is a sum over all steps), Attention
 // (its softmax is inside). PyTorch lowers the recurrent ops and attention on GPUs, since kernels
-// there keep sums in float32.
+// there keep sums in float32; we lower attention where cuDNN computes it.
 
 // Products with long sums, which the kernels keep in float32.
 const std::set<std::string>& LowerOps() {
@@ -86,9 +86,21 @@ bool IsTensorOf(const ValueType& type, DType dtype) {
 
 bool IsForwardNode(const Node& node) { return node.phase == Phase::kForward; }
 
+// Attention of query, key and value alone, for its result alone: what libraries compute.
+bool IsPlainAttention(const Node& node) {
+  const auto is_valid = [](ValueId value) { return value.valid(); };
+  return node.domain.empty() && node.op == "Attention" && node.inputs.size() >= 3 &&
+         std::none_of(node.inputs.begin() + 3, node.inputs.end(), is_valid) &&
+         std::none_of(node.outputs.begin() + 1, node.outputs.end(), is_valid) &&
+         !(node.attributes.Float("softcap", 0.0f) > 0) &&
+         node.attributes.Int("left_window_size", -1) < 0 &&
+         node.attributes.Int("right_window_size", -1) < 0;
+}
+
 class Lowering {
  public:
-  Lowering(Graph& graph, DType lower) : graph_(graph), builder_(graph), lower_(lower) {}
+  Lowering(Graph& graph, DType lower, bool lowers_attention)
+      : graph_(graph), builder_(graph), lower_(lower), lowers_attention_(lowers_attention) {}
 
   absl::Status Run(const std::vector<ValueId>& keep);
 
@@ -111,6 +123,7 @@ class Lowering {
   Graph& graph_;
   GraphBuilder builder_;
   const DType lower_;
+  const bool lowers_attention_;
   std::set<ValueId> pinned_;   // stay float32
   std::set<ValueId> lowered_;  // were float32
   std::map<ValueId, ValueId> lower_copies_;
@@ -121,7 +134,8 @@ class Lowering {
 PrecisionUse Lowering::UseOf(const Node& node) const {
   const bool is_pinned = std::any_of(node.outputs.begin(), node.outputs.end(),
                                      [this](ValueId output) { return pinned_.contains(output); });
-  return is_pinned ? PrecisionUse::kFloat32 : PrecisionUseOf(node);
+  if (is_pinned) return PrecisionUse::kFloat32;
+  return lowers_attention_ && IsPlainAttention(node) ? PrecisionUse::kLower : PrecisionUseOf(node);
 }
 
 bool Lowering::IsWeak(ValueId value) const {
@@ -258,6 +272,10 @@ absl::Status Lowering::Visit(NodeId id) {
   const PrecisionUse use = can_lower ? UseOf(node) : PrecisionUse::kFloat32;
   if (use == PrecisionUse::kLower) {
     ++lowered_products_;
+    // Else its softmax would have the type of its operands.
+    if (IsPlainAttention(node)) {
+      graph_.node(id).attributes.Set("softmax_precision", static_cast<int64_t>(DType::kFloat32));
+    }
     return LowerInputs(id);
   }
   if (use == PrecisionUse::kFollow && FollowsLower(node)) return LowerInputs(id);
@@ -308,8 +326,9 @@ PrecisionUse PrecisionUseOf(const Node& node) {
   return schema.FullName() == "Cast" ? PrecisionUse::kFollow : PrecisionUse::kFloat32;
 }
 
-absl::Status LowerPrecision(Graph& graph, DType lower, const std::vector<ValueId>& keep) {
-  return Lowering(graph, lower).Run(keep);
+absl::Status LowerPrecision(Graph& graph, DType lower, const std::vector<ValueId>& keep,
+                            bool lowers_attention) {
+  return Lowering(graph, lower, lowers_attention).Run(keep);
 }
 
 }  // namespace weft

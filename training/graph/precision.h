@@ -38,8 +38,10 @@ PrecisionUse PrecisionUseOf(const Node& node);
 // Cast then brings gradients back to float32, and gradients of lowered nodes are lowered by their
 // rules. `lower` is kBfloat16 or kFloat16. Each value is rounded once, however many nodes read it.
 // Only float32 values change; what bodies of If, Loop and Scan read stays float32, and so do the
-// values of `keep`. InvalidArgument when no node computes products in float32.
-absl::Status LowerPrecision(Graph& graph, DType lower, const std::vector<ValueId>& keep);
+// values of `keep`. With `lowers_attention`, Attention of query, key and value alone is lowered
+// too; its softmax stays float32. InvalidArgument when no node computes products in float32.
+absl::Status LowerPrecision(Graph& graph, DType lower, const std::vector<ValueId>& keep,
+                            bool lowers_attention = false);
 
 }  // namespace weft
 

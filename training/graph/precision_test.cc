@@ -108,6 +108,38 @@ TEST(LowerPrecisionTest, ProductsAreLowerWhatFollowsThemTooAndSoftmaxIsFloat32) 
   EXPECT_TRUE(verified.ok()) << verified;
 }
 
+// Attention of [2,3,4,8] operands, with a mask or without, behind a product.
+Graph AttentionNet(bool has_mask) {
+  Graph graph;
+  GraphBuilder b(graph);
+  const ValueId x = graph.AddInput("x", FloatType({2, 3, 4, 8}));
+  const ValueId q = b.Op("MatMul", {x, Weight(graph, "w", {8, 8})});
+  std::vector<ValueId> inputs = {q, x, x};
+  if (has_mask) inputs.push_back(graph.AddInput("mask", FloatType({4, 4})));
+  const ValueId y = b.Op("Attention", inputs);
+  b.Name(y, "y");
+  EXPECT_TRUE(b.status().ok()) << b.status();
+  graph.AddOutput(y);
+  return graph;
+}
+
+TEST(LowerPrecisionTest, AttentionIsFloat32UnlessALibraryComputesIt) {
+  for (const bool lowers : {false, true}) {
+    Graph graph = AttentionNet(/*has_mask=*/false);
+    ASSERT_TRUE(LowerPrecision(graph, DType::kBfloat16, {}, lowers).ok());
+    EXPECT_EQ(TypeNamed(graph, "y"), lowers ? DType::kBfloat16 : DType::kFloat32);
+    const Node& node = graph.node(graph.value(*graph.FindValue("y")).producer);
+    EXPECT_EQ(node.attributes.Int("softmax_precision", 0), lowers ? 1 : 0) << "1 is float32";
+    EXPECT_TRUE(VerifyGraph(graph).ok()) << VerifyGraph(graph);
+  }
+}
+
+TEST(LowerPrecisionTest, AttentionWithAMaskStaysFloat32) {
+  Graph graph = AttentionNet(/*has_mask=*/true);
+  ASSERT_TRUE(LowerPrecision(graph, DType::kBfloat16, {}, /*lowers_attention=*/true).ok());
+  EXPECT_EQ(TypeNamed(graph, "y"), DType::kFloat32);
+}
+
 TEST(LowerPrecisionTest, AWeightIsRoundedOnceHoweverManyReadIt) {
   Graph graph;
   GraphBuilder b(graph);

@@ -142,7 +142,7 @@ absl::Status AddPrecision(Graph& graph, const TrainingSpec& spec, const MeanPart
   const bool is_half = spec.precision == Precision::kFloat16;
   if (is_half) AddLossScale(graph, spec.loss_scale);
   return LowerPrecision(graph, is_half ? DType::kFloat16 : DType::kBfloat16,
-                        {parts.sum, parts.weight});
+                        {parts.sum, parts.weight}, spec.joins_attention);
 }
 
 }  // namespace
@@ -179,8 +179,10 @@ absl::StatusOr<Graph> BuildTrainingGraph(const Graph& model, const TrainingSpec&
   }
   WEFT_RETURN_IF_ERROR(ValidateTraining(spec));
   WEFT_RETURN_IF_ERROR(CheckNames(model));
-  WEFT_ASSIGN_OR_RETURN(Graph graph,
-                        PrepareModel(model, RewriteUse::kTraining, RunsAndDifferentiates, observe));
+  const bool joins_attention = spec.joins_attention && spec.precision != Precision::kFloat32;
+  const RewriteUse use =
+      joins_attention ? RewriteUse::kTrainingWithAttention : RewriteUse::kTraining;
+  WEFT_ASSIGN_OR_RETURN(Graph graph, PrepareModel(model, use, RunsAndDifferentiates, observe));
   WEFT_RETURN_IF_ERROR(see(kExpandPass, graph));
   const std::vector<ValueId> wanted = TrainableValues(graph, spec.updates);
   if (wanted.empty()) {

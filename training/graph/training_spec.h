@@ -72,6 +72,10 @@ struct TrainingSpec {
   // kFloat16 the loss is scaled, and steps whose gradients overflow change no variable.
   Precision precision = Precision::kFloat32;
   LossScaleSpec loss_scale = {};
+  // With a precision below float32: plain and causal attention is one operator of that precision,
+  // for devices where cuDNN computes it and its gradient without a matrix of scores. Elsewhere the
+  // gradient computes the scores once more.
+  bool joins_attention = false;
   // The model was imported with its training info (ImportTrainingStep), which says what a step
   // does: of all this, only the loss's "output:NAME" counts. On one worker, in whole batches.
   bool model_training_info = false;
