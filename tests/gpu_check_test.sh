@@ -32,6 +32,7 @@ while [ $# -gt 0 ]; do
 done
 [ -z "${result:-}" ] || echo model > "$result"
 [[ "$arguments" != *" --fuse auto "* ]] || [ -n "${UNFUSED:-}" ] || echo "note   fused: 12 nodes run in 3 kernels on the GPU of rank 0"
+[[ "$arguments" != *" --cudnn on "* ]] || [ -n "${APART:-}" ] || echo "I join: 4 gradients of attention became one node each"
 [[ "$arguments" != *" --local 2 --device cuda "* ]] || echo "note   collectives of 2 GPUs: ${WAY:-NCCL 2.28.9}"
 [[ "$arguments" != *" --calibration "* ]] || echo "step   predicted 5 ms, measured 6 ms (median of 19): -16.7 %"
 [ "$device" = cpu ] && factor=1 || factor=${GPU_FACTOR:-1.000002}
@@ -170,6 +171,8 @@ row calibrate passed 'predicted 5 ms, measured 6 ms \(median of 19\): -16.7 %'
 grep -q -e '--layers 12 --width 768 --heads 12 --sequence 1024 --vocabulary 50257' out/gpt.log ||
   fail "another GPT than the one of gpu_check_torch.py"
 [ "$(wc -c < out/letters.txt)" -eq 300000 ] || fail "no letters"
+APART=1 run 1 --parts cudnn
+row cudnn failed 'lenet .*; gpt largest difference 0.00e\+00, but its attention did not go through cuDNN, see cudnn.log'
 UNFUSED=1 run 1 --parts fused
 row fused failed "largest difference 2.00e-06, but nothing went that way: no line 'fused: .*"
 GPU_FAILS=auto run 1 --parts fused

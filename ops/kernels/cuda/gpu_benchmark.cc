@@ -1,8 +1,8 @@
 // How fast kernels are on a GPU: those that move memory, and chains of nodes fused to one kernel,
 // as a share of what a copy on the device moves; updates of many parameters, as one kernel;
-// products, against the fastest algorithm of cuBLASLt called directly; products with an epilogue,
-// against the same nodes one by one;
-// convolutions and normalizations through cuDNN, against our own. A program of its own:
+// products, against the fastest algorithm of cuBLASLt called directly;
+// convolutions, attention, its gradient and normalizations through cuDNN, against our own. Of what
+// has no such measure the rate alone. A program of its own:
 //   gpu_benchmark [--device cuda:0] [--json FILE] [--quick]
 // The last line sums up. The exit code is 1 when a case could not be run.
 #include <algorithm>
@@ -25,7 +25,8 @@
 #include "ops/kernels/cuda/fusion/kernel_compiler.h"
 #include "ops/kernels/cuda/fusion/testing/fused_chains.h"
 #include "ops/kernels/cuda/linear/testing/direct_cublaslt.h"
-#include "ops/kernels/cuda/linear/testing/joined_products.h"
+#include "ops/kernels/cuda/testing/benchmark_cases.h"
+#include "ops/memory_work.h"
 #include "ops/testing/op_case.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/clock.h"
@@ -38,13 +39,16 @@
 namespace weft::cuda {
 namespace {
 
+using testing::BenchmarkCase;
 using testing::OpCase;
 using testing::RandomTensor;
+using testing::Uninitialized;
 
 constexpr absl::Duration kDeadline = absl::Minutes(1);
 constexpr char kOurConvolutions[] = "our convolutions";
 constexpr char kOurNormalizations[] = "our normalizations";
-constexpr char kNodesOneByOne[] = "its nodes";
+constexpr char kOurAttention[] = "our attention";
+constexpr char kNothing[] = "";  // there is nothing to compare with
 constexpr int64_t kPatternElements = int64_t{1} << 20;
 
 // What one case gave. `share` is of the bandwidth of a copy, or of the library's speed.
@@ -136,6 +140,10 @@ class DeviceCase {
         const ConcreteNode node,
         ConcreteNode::Create(single_.graph->node(single_.node), op_case_.inputs, options));
     for (const Tensor& input : op_case_.inputs) {
+      if (!input.valid()) {
+        inputs_.push_back(nullptr);
+        continue;
+      }
       WEFT_ASSIGN_OR_RETURN(void* const data, Allocate(input.bytes()));
       inputs_.push_back(data);
       bytes_ += static_cast<int64_t>(input.bytes());
@@ -229,98 +237,26 @@ absl::Status MeasureCopy(Device& device, Timer& timer, Figure& figure) {
 
 // ---- Kernels that move memory.
 
-struct MemoryCase {
-  std::string name;
-  OpCase op_case;
-  double low = -1;  // of the inputs' values
-};
-
-// Its values do not matter: DeviceCase makes them.
-Tensor Floats(Shape shape, DType dtype) {
-  return Tensor::Allocate(dtype, std::move(shape)).value();
-}
-
-Tensor Indices(int64_t count, int64_t limit) {
-  return RandomTensor(Shape{count}, 2, 0, static_cast<double>(limit), DType::kInt64);
-}
-
-// At least 256 MB each.
-std::vector<MemoryCase> MemoryCases(DType dtype) {
-  const Shape plain{65536, 1024};
-  const Shape rows{98304, 768};
-  const auto floats = [dtype](Shape shape) { return Floats(std::move(shape), dtype); };
-  const auto statistics = [] { return Floats({98304, 1}, DType::kFloat32); };
-  const std::string weft("ai.weft");
-  const int64_t tokens = 4096, vocabulary = 50257;
-  std::vector<MemoryCase> cases;
-  const auto add = [&cases](std::string name, OpCase op_case, double low = -1) {
-    cases.push_back({std::move(name), std::move(op_case), low});
-  };
-  for (const char* op : {"Add", "Mul"}) {
-    add(op, {.op = op, .inputs = {floats(plain), floats(plain)}});
-  }
-  for (const char* op : {"Relu", "Gelu"}) add(op, {.op = op, .inputs = {floats(plain)}});
-  add("Softmax", {.op = "Softmax", .inputs = {floats(plain)}});
-  add("LayerNormalization", {.op = "LayerNormalization",
-                             .inputs = {floats(rows), floats({768}), floats({768})},
-                             .outputs = {true, true, true}});
-  add("LayerNormalizationGrad",
-      {.domain = weft,
-       .op = "LayerNormalizationGrad",
-       .inputs = {floats(rows), floats(rows), floats({768}), statistics(), statistics()},
-       .outputs = {true, true, true}});
-  add("Transpose of a matrix", {.op = "Transpose",
-                                .attributes = {{"perm", std::vector<int64_t>{1, 0}}},
-                                .inputs = {floats({8192, 8192})}});
-  add("Transpose of heads", {.op = "Transpose",
-                             .attributes = {{"perm", std::vector<int64_t>{0, 2, 1, 3}}},
-                             .inputs = {floats({64, 1024, 16, 64})}});
-  for (const int64_t axis : {0, 1}) {
-    add(absl::StrCat("ReduceSum over axis ", axis),
-        {.op = "ReduceSum", .inputs = {floats({32768, 4096}), testing::Int64s({axis})}});
-  }
-  add("Gather of rows", {.op = "Gather", .inputs = {floats(plain), Indices(65536, 65536)}});
-  add("GatherGrad of rows",
-      {.domain = weft,
-       .op = "GatherGrad",
-       .inputs = {floats(plain), Indices(65536, vocabulary), testing::Int64s({vocabulary, 1024})}});
-  add("SoftmaxCrossEntropyLoss",
-      {.op = "SoftmaxCrossEntropyLoss",
-       .inputs = {floats({tokens, vocabulary}), Indices(tokens, vocabulary)}});
-  add("SoftmaxCrossEntropyGrad",
-      {.domain = weft,
-       .op = "SoftmaxCrossEntropyGrad",
-       .inputs = {floats({}), floats({tokens, vocabulary}), Indices(tokens, vocabulary)}});
-  if (dtype != DType::kFloat32) return cases;  // weights are updated in float32
-  add("AdamUpdate",
-      {.domain = weft,
-       .op = "AdamUpdate",
-       .inputs = {floats(plain), floats(plain), floats({}), Tensor::Scalar<int64_t>(3),
-                  floats(plain), floats(plain)},
-       .outputs = {true, true, true}},
-      /*low=*/0.1);
-  return cases;
-}
-
 // Values do not matter, but a mask has to have some.
 Tensor OperandOfChain(const Shape& shape, DType dtype) {
-  Tensor operand = Floats(shape, dtype);
+  Tensor operand = Uninitialized(shape, dtype);
   if (dtype == DType::kBool) std::memset(operand.raw_data(), 1, operand.bytes());
   return operand;
 }
 
 // At least 256 MB each.
-absl::StatusOr<std::vector<MemoryCase>> FusedCases(DType dtype) {
-  std::vector<MemoryCase> cases;
+absl::StatusOr<std::vector<BenchmarkCase>> FusedCases(DType dtype) {
+  std::vector<BenchmarkCase> cases;
   WEFT_ASSIGN_OR_RETURN(const std::vector<testing::FusedChain> chains,
                         testing::FusedChains(65536, 1024, dtype, OperandOfChain));
   for (const testing::FusedChain& chain : chains) {
-    cases.push_back({absl::StrCat("fused: ", chain.name), chain.op_case, /*low=*/0.1});
+    cases.push_back({absl::StrCat("fused: ", chain.name), chain.op_case, /*operations=*/0,
+                     /*low=*/0.1});
   }
   return cases;
 }
 
-absl::Status MeasureMemory(const MemoryCase& memory_case, double copy_rate, Device& device,
+absl::Status MeasureMemory(const BenchmarkCase& memory_case, double copy_rate, Device& device,
                            Stream& stream, Timer& timer, Figure& figure) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> on_device,
                         DeviceCase::Create(memory_case.op_case, memory_case.low, device, stream));
@@ -333,11 +269,11 @@ absl::Status MeasureMemory(const MemoryCase& memory_case, double copy_rate, Devi
 
 // Adam's update of one parameter, as MemoryCases has it.
 OpCase UpdateOf(const Shape& shape) {
-  const auto floats = [&shape] { return Floats(shape, DType::kFloat32); };
+  const auto floats = [&shape] { return Uninitialized(shape, DType::kFloat32); };
   return {.domain = "ai.weft",
           .op = "AdamUpdate",
-          .inputs = {floats(), floats(), Floats({}, DType::kFloat32), Tensor::Scalar<int64_t>(3),
-                     floats(), floats()},
+          .inputs = {floats(), floats(), Uninitialized({}, DType::kFloat32),
+                     Tensor::Scalar<int64_t>(3), floats(), floats()},
           .outputs = {true, true, true}};
 }
 
@@ -442,8 +378,8 @@ absl::StatusOr<int> FastestAlgorithm(LibraryWork work, int algorithms, Timer& ti
 absl::StatusOr<std::unique_ptr<DeviceCase>> PrepareOurs(const ProductCase& product, Device& device,
                                                         Stream& stream) {
   return DeviceCase::Create({.op = "MatMul",
-                             .inputs = {Floats({product.m, product.k}, product.dtype),
-                                        Floats({product.k, product.n}, product.dtype)},
+                             .inputs = {Uninitialized({product.m, product.k}, product.dtype),
+                                        Uninitialized({product.k, product.n}, product.dtype)},
                              .tf32 = product.tf32},
                             /*low=*/-1, device, stream);
 }
@@ -513,95 +449,8 @@ absl::Status MeasureJoined(const testing::JoinedCase& joined_case, bool tf32, De
 
 // ---- What goes through cuDNN.
 
-struct DnnCase {
-  std::string name;
-  OpCase op_case;
-  double operations = 0;  // 0: memory bounds it, and bytes are counted
-};
-
-// Conv and its gradients, of some layers of ResNet-50 with 64 images.
-std::vector<DnnCase> ConvolutionCases(DType dtype) {
-  struct Layer {
-    int64_t channels, size, outputs, window, stride;
-  };
-  std::vector<DnnCase> cases;
-  for (const Layer& layer : {Layer{3, 224, 64, 7, 2}, Layer{64, 56, 64, 3, 1},
-                             Layer{256, 56, 64, 1, 1}, Layer{512, 7, 512, 3, 1}}) {
-    const int64_t images = 64, pad = layer.window / 2;
-    const int64_t size = (layer.size + 2 * pad - layer.window) / layer.stride + 1;
-    const Shape x{images, layer.channels, layer.size, layer.size};
-    const Shape w{layer.outputs, layer.channels, layer.window, layer.window};
-    const Shape y{images, layer.outputs, size, size};
-    const Attributes attributes = {
-        {"kernel_shape", std::vector<int64_t>{layer.window, layer.window}},
-        {"pads", std::vector<int64_t>{pad, pad, pad, pad}},
-        {"strides", std::vector<int64_t>{layer.stride, layer.stride}}};
-    const std::string text = absl::StrCat(" ", layer.channels, "x", layer.size, "^2 ", layer.window,
-                                          "^2 ", layer.outputs);
-    const double operations =
-        2.0 * static_cast<double>(y.num_elements() * w.num_elements() / layer.outputs);
-    const std::string weft("ai.weft");
-    cases.push_back(
-        {"Conv" + text,
-         {.op = "Conv", .attributes = attributes, .inputs = {Floats(x, dtype), Floats(w, dtype)}},
-         operations});
-    cases.push_back({"its input's" + text,
-                     {.domain = weft,
-                      .op = "ConvGradInput",
-                      .attributes = attributes,
-                      .inputs = {Floats(y, dtype), Floats(w, dtype),
-                                 testing::Int64s({x.dim(0), x.dim(1), x.dim(2), x.dim(3)})}},
-                     operations});
-    cases.push_back({"its weights'" + text,
-                     {.domain = weft,
-                      .op = "ConvGradWeights",
-                      .attributes = attributes,
-                      .inputs = {Floats(x, dtype), Floats(y, dtype)},
-                      .outputs = {true, false}},
-                     operations});
-  }
-  return cases;
-}
-
-// Normalizations and their gradients: rows of a GPT, and images of ResNet-50 with 64 of them.
-std::vector<DnnCase> NormalizationCases(DType dtype) {
-  const std::string weft("ai.weft");
-  const Shape rows{32768, 768}, scales{768}, of_rows{32768, 1};
-  const Shape images{64, 256, 56, 56}, channels{256};
-  const auto floats = [dtype](const Shape& shape) { return Floats(shape, dtype); };
-  const auto wide = [](const Shape& shape) { return Floats(shape, DType::kFloat32); };
-  const Attributes training = {{"training_mode", int64_t{1}}};
-  return {
-      {"LayerNormalization",
-       {.op = "LayerNormalization",
-        .inputs = {floats(rows), floats(scales), floats(scales)},
-        .outputs = {true, true, true}}},
-      {"LayerNormalizationGrad",
-       {.domain = weft,
-        .op = "LayerNormalizationGrad",
-        .inputs = {floats(rows), floats(rows), floats(scales), wide(of_rows), wide(of_rows)},
-        .outputs = {true, true, true}}},
-      {"RMSNormalization", {.op = "RMSNormalization", .inputs = {floats(rows), floats(scales)}}},
-      {"RMSNormalizationGrad",
-       {.domain = weft,
-        .op = "RMSNormalizationGrad",
-        .inputs = {floats(rows), floats(rows), floats(scales)},
-        .outputs = {true, true}}},
-      {"BatchNormalization",
-       {.op = "BatchNormalization",
-        .attributes = training,
-        .inputs = {floats(images), wide(channels), wide(channels), wide(channels), wide(channels)},
-        .outputs = {true, true, true}}},
-      {"BatchNormalizationGrad",
-       {.domain = weft,
-        .op = "BatchNormalizationGrad",
-        .attributes = training,
-        .inputs = {floats(images), floats(images), wide(channels)},
-        .outputs = {true, true, true}}}};
-}
-
 // Through cuDNN; the share is how many times as fast as our own way.
-absl::Status MeasureDnn(const DnnCase& dnn_case, Device& device, Stream& stream, Timer& timer,
+absl::Status MeasureDnn(const BenchmarkCase& dnn_case, Device& device, Stream& stream, Timer& timer,
                         Figure& figure) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> ours,
                         DeviceCase::Create(dnn_case.op_case, -1, device, stream));
@@ -618,6 +467,66 @@ absl::Status MeasureDnn(const DnnCase& dnn_case, Device& device, Stream& stream,
   return absl::OkStatus();
 }
 
+// Kernels one after the other.
+struct KernelsInOrder {
+  std::vector<std::unique_ptr<DeviceCase>> kernels;
+  static absl::Status Run(void* argument, Stream& stream) {
+    for (const std::unique_ptr<DeviceCase>& kernel :
+         static_cast<KernelsInOrder*>(argument)->kernels) {
+      const Work work = kernel->work();
+      WEFT_RETURN_IF_ERROR(work.run(work.argument, stream));
+    }
+    return absl::OkStatus();
+  }
+};
+
+// The one node of cuDNN; the share is how many times as fast as the nodes that the rule makes.
+absl::Status MeasureAttentionGradient(DType dtype, Device& device, Stream& stream, Timer& timer,
+                                      Figure& figure) {
+  WEFT_ASSIGN_OR_RETURN(const testing::AttentionGradientCase gradient,
+                        testing::AttentionBackward(dtype));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> joined,
+                        DeviceCase::Create(gradient.joined, -1, device, stream,
+                                           /*uses_cudnn=*/true));
+  KernelsInOrder own;
+  for (const OpCase& node : gradient.own) {
+    WEFT_ASSIGN_OR_RETURN(own.kernels.emplace_back(), DeviceCase::Create(node, -1, device, stream));
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                        timer.Seconds({joined->work(), Work{&KernelsInOrder::Run, &own}}));
+  figure.seconds = seconds[0];
+  figure.rate = gradient.operations / seconds[0];
+  figure.share = seconds[1] / seconds[0];
+  return absl::OkStatus();
+}
+
+// What neither memory nor a library is a measure of: its rate alone.
+absl::Status MeasureWork(const BenchmarkCase& work_case, Device& device, Stream& stream,
+                         Timer& timer, Figure& figure) {
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceCase> on_device,
+                        DeviceCase::Create(work_case.op_case, work_case.low, device, stream));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds, timer.Seconds({on_device->work()}));
+  figure.seconds = seconds[0];
+  figure.rate = work_case.operations / figure.seconds;
+  return absl::OkStatus();
+}
+
+// Into an accumulator of gradients, as micro-batches are summed.
+absl::Status MeasureSum(double copy_rate, Device& device, Timer& timer, Figure& figure) {
+  const int64_t elements = int64_t{64} << 20;
+  const MemoryWork* const works = FindMemoryWork(device.info().kind);
+  if (works == nullptr) return absl::InternalError("this build has no sums for the device");
+  const size_t bytes = static_cast<size_t>(elements) * sizeof(float);
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> from, device.Allocate(bytes));
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> into, device.Allocate(bytes));
+  SumArguments sum{DType::kFloat32, elements, from->data(), into->data()};
+  WEFT_ASSIGN_OR_RETURN(const std::vector<double> seconds, timer.Seconds({Work{works->sum, &sum}}));
+  figure.seconds = seconds[0];
+  figure.rate = 3 * static_cast<double>(bytes) / figure.seconds;
+  figure.share = figure.rate / copy_rate;
+  return absl::OkStatus();
+}
+
 // ---- What is printed.
 
 std::string TableRow(const Figure& figure) {
@@ -626,8 +535,10 @@ std::string TableRow(const Figure& figure) {
   }
   const std::string rate = figure.is_product ? absl::StrFormat("%7.1f TFLOP/s", figure.rate * 1e-12)
                                              : absl::StrFormat("%7.0f GB/s   ", figure.rate * 1e-9);
-  return absl::StrFormat("%-30s %-9s %10.1f us %s %6.3f of %s", figure.name, figure.type,
-                         figure.seconds * 1e6, rate, figure.share, figure.of);
+  const std::string row = absl::StrFormat("%-30s %-9s %10.1f us %s", figure.name, figure.type,
+                                          figure.seconds * 1e6, rate);
+  return figure.of == kNothing ? row
+                               : absl::StrFormat("%s %6.3f of %s", row, figure.share, figure.of);
 }
 
 std::string JsonText(const std::string& text) {
@@ -645,9 +556,11 @@ std::string Json(const std::vector<Figure>& figures, const std::string& device) 
     absl::StrAppend(&rows, rows.empty() ? "" : ",", "\n    {\"case\": ", JsonText(figure.name),
                     ", \"type\": ", JsonText(figure.type));
     if (figure.error.empty()) {
-      absl::StrAppendFormat(
-          &rows, ", \"seconds\": %.6g, \"%s\": %.6g, \"share\": %.4g}", figure.seconds,
-          figure.is_product ? "flops_per_second" : "bytes_per_second", figure.rate, figure.share);
+      absl::StrAppendFormat(&rows, ", \"seconds\": %.6g, \"%s\": %.6g", figure.seconds,
+                            figure.is_product ? "flops_per_second" : "bytes_per_second",
+                            figure.rate);
+      if (figure.of != kNothing) absl::StrAppendFormat(&rows, ", \"share\": %.4g", figure.share);
+      rows += "}";
     } else {
       absl::StrAppend(&rows, ", \"error\": ", JsonText(figure.error), "}");
     }
@@ -700,10 +613,10 @@ absl::Status OnStream(Device& device, int rounds, const Measure& measure) {
   return measure(*stream, timer);
 }
 
-void RunMemory(const std::vector<MemoryCase>& cases, DType dtype, Device& device, int rounds,
+void RunMemory(const std::vector<BenchmarkCase>& cases, DType dtype, Device& device, int rounds,
                Report& report) {
   const double copy_rate = report.figures()[0].rate;
-  for (const MemoryCase& memory_case : cases) {
+  for (const BenchmarkCase& memory_case : cases) {
     Figure figure{.name = memory_case.name, .type = std::string(DTypeName(dtype))};
     const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
       return MeasureMemory(memory_case, copy_rate, device, stream, timer, figure);
@@ -720,41 +633,28 @@ absl::Status RunFused(Device& device, int rounds, Report& report) {
     return absl::OkStatus();
   }
   for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
-    WEFT_ASSIGN_OR_RETURN(const std::vector<MemoryCase> cases, FusedCases(dtype));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<BenchmarkCase> cases, FusedCases(dtype));
     RunMemory(cases, dtype, device, rounds, report);
   }
   return absl::OkStatus();
 }
 
-// What the library has no algorithm for is said, and is no error: a step keeps its nodes then.
-absl::Status RunJoined(Device& device, int rounds, Report& report) {
-  for (const auto& [dtype, tf32] : std::vector<std::pair<DType, bool>>{
-           {DType::kBfloat16, false}, {DType::kFloat32, true}, {DType::kFloat32, false}}) {
-    WEFT_ASSIGN_OR_RETURN(
-        const std::vector<testing::JoinedCase> cases,
-        testing::JoinedCasesOfLayer(kLayerRows, kLayerWidth, kLayerWide, dtype, Floats));
-    for (const testing::JoinedCase& joined_case : cases) {
-      Figure figure{.name = absl::StrCat("product, ", joined_case.name),
-                    .type = tf32 ? "tf32" : std::string(DTypeName(dtype)),
-                    .is_product = true,
-                    .of = kNodesOneByOne};
-      const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
-        return MeasureJoined(joined_case, tf32, device, stream, timer, figure);
-      });
-      if (absl::IsUnimplemented(status)) {
-        std::cout << figure.name << " " << figure.type << ": skipped: " << status.message()
-                  << std::endl;
-      } else {
-        report.Add(std::move(figure), status);
-      }
-    }
+void RunWork(DType dtype, Device& device, int rounds, Report& report) {
+  for (const BenchmarkCase& work_case : testing::WorkCases(dtype)) {
+    Figure figure{.name = work_case.name,
+                  .type = std::string(DTypeName(dtype)),
+                  .is_product = true,
+                  .of = kNothing};
+    const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
+      return MeasureWork(work_case, device, stream, timer, figure);
+    });
+    report.Add(std::move(figure), status);
   }
-  return absl::OkStatus();
 }
 
-void RunDnn(const std::vector<DnnCase>& cases, DType dtype, const char* of, Device& device,
+void RunDnn(const std::vector<BenchmarkCase>& cases, DType dtype, const char* of, Device& device,
             int rounds, Report& report) {
-  for (const DnnCase& dnn_case : cases) {
+  for (const BenchmarkCase& dnn_case : cases) {
     Figure figure{.name = dnn_case.name,
                   .type = std::string(DTypeName(dtype)),
                   .is_product = dnn_case.operations > 0,
@@ -766,20 +666,34 @@ void RunDnn(const std::vector<DnnCase>& cases, DType dtype, const char* of, Devi
   }
 }
 
+void RunAttention(Device& device, int rounds, Report& report) {
+  const DType dtype = DType::kBfloat16;
+  RunDnn({testing::AttentionForward(dtype)}, dtype, kOurAttention, device, rounds, report);
+  Figure figure{.name = "its gradient",
+                .type = std::string(DTypeName(dtype)),
+                .is_product = true,
+                .of = kOurAttention};
+  const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
+    return MeasureAttentionGradient(dtype, device, stream, timer, figure);
+  });
+  report.Add(std::move(figure), status);
+}
+
 // Skipped aloud where there is no cuDNN. The log says which nodes do not go through it; their share
 // is 1.
 absl::Status RunAllDnn(Device& device, int rounds, Report& report) {
   const absl::StatusOr<Dnn*> library = DnnOf(device);
   if (!library.ok()) {
-    std::cout << "convolutions and normalizations: skipped: no cuDNN: "
+    std::cout << "convolutions, attention and normalizations: skipped: no cuDNN: "
               << library.status().message() << std::endl;
     return absl::OkStatus();
   }
   const LogLevel level = CurrentLogLevel();
   SetLogLevel(LogLevel::kInfo);
+  RunAttention(device, rounds, report);
   for (const DType dtype : {DType::kBfloat16, DType::kFloat32}) {
-    RunDnn(ConvolutionCases(dtype), dtype, kOurConvolutions, device, rounds, report);
-    RunDnn(NormalizationCases(dtype), dtype, kOurNormalizations, device, rounds, report);
+    RunDnn(testing::ConvolutionCases(dtype), dtype, kOurConvolutions, device, rounds, report);
+    RunDnn(testing::NormalizationCases(dtype), dtype, kOurNormalizations, device, rounds, report);
   }
   SetLogLevel(level);
   return absl::OkStatus();
@@ -795,8 +709,14 @@ absl::Status RunAll(const Arguments& arguments, Report& report) {
   }));
   report.Add(copy, absl::OkStatus());
   for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
-    RunMemory(MemoryCases(dtype), dtype, *device, rounds, report);
+    RunMemory(testing::MemoryCases(dtype), dtype, *device, rounds, report);
+    RunWork(dtype, *device, rounds, report);
   }
+  Figure sum{.name = "sum into a gradient", .type = "float32"};
+  const absl::Status summed = OnStream(*device, rounds, [&](Stream& /*stream*/, Timer& timer) {
+    return MeasureSum(copy.rate, *device, timer, sum);
+  });
+  report.Add(std::move(sum), summed);
   Figure updates{.name = "144 AdamUpdates as one", .type = "float32"};
   const absl::Status updated = OnStream(*device, rounds, [&](Stream& stream, Timer& timer) {
     return MeasureUpdates(copy.rate, *device, stream, timer, updates);
@@ -855,8 +775,7 @@ int Main(int argc, char** argv) {
   if (!ran.ok()) return 1;
   std::cout << absl::StrFormat("copy %.0f GB/s", report.figures()[0].rate * 1e-9)
             << Lowest(report.figures(), "a copy") << Lowest(report.figures(), "cuBLASLt")
-            << Lowest(report.figures(), kNodesOneByOne)
-            << Lowest(report.figures(), kOurConvolutions)
+            << Lowest(report.figures(), kOurConvolutions) << Lowest(report.figures(), kOurAttention)
             << Lowest(report.figures(), kOurNormalizations);
   if (report.errors() > 0) std::cout << "; " << report.errors() << " cases could not be run";
   std::cout << std::endl;
