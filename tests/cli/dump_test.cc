@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "onnx_import/graph_wire.h"
+#include "ops/kernel.h"
 #include "ops/testing/test_tensors.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
@@ -301,6 +302,24 @@ TEST_F(Dump, PartitionsSayWhatDevicesMayDo) {
     for (const char* const field : {"uses_cudnn: true", "fuses_nodes: true"}) {
       EXPECT_EQ(absl::StrContains(text, field), choice == std::string("on")) << field;
     }
+  }
+}
+
+// A program that does not know the kernels of GPUs cannot say which operators have none.
+TEST_F(Dump, PartitionsForGpusOfOtherMachinesLeaveItToThemWhatRunsOnHosts) {
+  if (KernelRegistry::Global().Count(DeviceKind::kCuda) > 0) {
+    GTEST_SKIP() << "this program knows what a card has kernels for";
+  }
+  const std::string cluster = TestPath("far.yaml");
+  for (const char* const device : {"cpu", "cuda"}) {
+    WriteTestFile(cluster, absl::StrCat("hosts:\n  - name: far\n    workers: [{address: \"",
+                                        "far:4000\", device: ", device, "}]\n"));
+    const std::string folder = TestPath(absl::StrCat("far_", device));
+    const CommandResult plan = Plan({"--dump", folder, "--cluster", cluster});
+    ASSERT_EQ(plan.exit_code, 0) << plan.err;
+    const std::string text =
+        ReadTestFile(folder + "/06-partition/train-8/rank-0/partition.textproto");
+    EXPECT_EQ(absl::StrContains(text, "host_ops: \"*\""), device == std::string("cuda")) << text;
   }
 }
 

@@ -34,6 +34,13 @@ absl::StatusOr<Plan> PlanOf(const Graph& graph, const JobSpec& spec, const Train
                            CpuNodeEvaluator());
 }
 
+// Whether partitions leave it to the workers of the job what runs on hosts, as those of `train` do.
+bool LeavesFallbackToWorkers(const JobSpec& spec, const Plan& plan) {
+  JobSpec settled = spec;
+  settled.plan = plan;
+  return WorkersSettleFallback(settled, KernelRegistry::Global());
+}
+
 }  // namespace
 
 absl::StatusOr<PlannedInput> PlannedInputOf(const TrainFlags& flags) {
@@ -82,6 +89,9 @@ absl::StatusOr<StoredPrograms> AllPrograms(const TrainFlags& flags, const Planne
     auto partitions =
         PartitionStep(graph, plan, {/*training=*/true, shape.batch}, CpuNodeEvaluator());
     if (!partitions.ok()) return WithExitCode(partitions.status(), ExitCode::kPlan);
+    if (LeavesFallbackToWorkers(spec, plan)) {
+      for (Partition& partition : *partitions) partition.host_ops = AnyOperator();
+    }
     all.programs.push_back({ProgramName(kTrainingSteps, shape), shape, *std::move(partitions)});
     return all;
   }
@@ -90,6 +100,7 @@ absl::StatusOr<StoredPrograms> AllPrograms(const TrainFlags& flags, const Planne
   job.plan = plan;
   job.cluster = spec.cluster;
   job.data = input.data;
+  job.workers_settle_fallback = LeavesFallbackToWorkers(spec, plan);
   auto programs = PartitionTraining(job, model.graph, training, plan, kTrainingSteps);
   if (!programs.ok()) return WithExitCode(programs.status(), ExitCode::kPlan);
   job.programs = *std::move(programs);

@@ -17,6 +17,8 @@
 #include "training/data/data_file.h"
 #include "training/data/data_set.h"
 #include "training/job/job.h"
+#include "training/job/partition_folder.h"
+#include "training/job/stored_programs.h"
 
 namespace weft {
 namespace {
@@ -248,7 +250,22 @@ TEST(HostNodesTest, OnePercentOfTheStepsFlopsMayRunOnHosts) {
   EXPECT_EQ(SettleHostNodes(ranks(48), {{}, {}}).value(), "");
 }
 
-// A worker far away whose card has kernels for nothing, under a coordinator that does not know it.
+// A worker far away whose card has kernels for nothing refuses a job before its first step, under a
+// coordinator that does not know it.
+void ExpectRefusedByWorkers(const PreparedJob& job, const JobSpec& spec, FileSystem& files) {
+  EXPECT_TRUE(job.workers_settle_fallback);
+  EXPECT_THAT(job.plan.host_ops, IsEmpty());  // a plan file would allow any
+  testing::FakeDevice device({.kind = DeviceKind::kCuda});
+  const InProcessCluster cluster({&device}, NewDataSetFactory(files), "1", {}, &files);
+  Coordinator coordinator(cluster.clients());
+  const absl::Status refused = StartJob(coordinator, job, spec, "1", {});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("MatMul (node '"), HasSubstr("more than the 1 %"),
+                    HasSubstr("--cpu-fallback allow")));
+}
+
+// The same in programs that were dumped, and run by another job.
 TEST(HostNodesTest, AJobWhoseWorkersRunTooMuchOnHostsIsRefusedBeforeItsFirstStep) {
   if (KernelRegistry::Global().Count(DeviceKind::kCuda) > 0) {
     GTEST_SKIP() << "this program knows what a card has kernels for";
@@ -275,16 +292,24 @@ TEST(HostNodesTest, AJobWhoseWorkersRunTooMuchOnHostsIsRefusedBeforeItsFirstStep
   const auto job =
       PrepareTraining(ProductAndRelu(kInputs), training, spec, *DataSet::Open(files, data));
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_TRUE(job->workers_settle_fallback);
-  EXPECT_THAT(job->plan.host_ops, IsEmpty());  // a plan file would allow any
-  testing::FakeDevice device({.kind = DeviceKind::kCuda});
-  const InProcessCluster cluster({&device}, NewDataSetFactory(files), "1", {}, &files);
-  Coordinator coordinator(cluster.clients());
-  const absl::Status refused = StartJob(coordinator, *job, spec, "1", {});
-  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << refused;
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("MatMul (node '"), HasSubstr("more than the 1 %"),
-                    HasSubstr("--cpu-fallback allow")));
+  ExpectRefusedByWorkers(*job, spec, files);
+
+  StoredPrograms dumped;
+  dumped.plan = job->plan;
+  for (const JobProgram& program : job->programs) {
+    JobProgram& copy = dumped.programs.emplace_back();
+    copy.name = program.name;
+    copy.shape = program.shape;
+    for (const Partition& part : program.partitions) copy.partitions.push_back(part.Clone());
+  }
+  ASSERT_TRUE(WritePartitionFolder(files, "/dump", dumped).ok());
+  auto read = ReadPartitionFolder(files, "/dump");
+  ASSERT_TRUE(read.ok()) << read.status();
+  spec.stored = std::make_shared<const StoredPrograms>(*std::move(read));
+  const auto again =
+      PrepareTraining(ProductAndRelu(kInputs), training, spec, *DataSet::Open(files, data));
+  ASSERT_TRUE(again.ok()) << again.status();
+  ExpectRefusedByWorkers(*again, spec, files);
 }
 
 // Two micro-batches run Relu on [4,8]: each copies 128 bytes there and 128 back.

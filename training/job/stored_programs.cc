@@ -1,5 +1,6 @@
 #include "training/job/stored_programs.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "placement/graph_views/graph_digest.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
+#include "training/job/cpu_fallback.h"
 
 namespace weft {
 namespace {
@@ -115,6 +117,18 @@ JobProgram CloneOf(const JobProgram& program) {
   return clone;
 }
 
+// Whether partitions allow any operator on hosts though the plan allows none: who dumped them could
+// not tell which these are (WorkersSettleFallback).
+bool LeaveFallbackToWorkers(const PreparedJob& job) {
+  const std::vector<std::string> any = AnyOperator();
+  return job.plan.host_ops.empty() &&
+         std::any_of(job.programs.begin(), job.programs.end(), [&any](const JobProgram& program) {
+           return std::any_of(
+               program.partitions.begin(), program.partitions.end(),
+               [&any](const Partition& partition) { return partition.host_ops == any; });
+         });
+}
+
 std::string NamesOf(const StoredPrograms& stored) {
   return absl::StrJoin(stored.programs, ", ", [](std::string* text, const JobProgram& program) {
     absl::StrAppend(text, program.name);
@@ -169,6 +183,7 @@ absl::Status TakeStoredPrograms(const JobSpec& spec, const std::string& kind, Pr
     WEFT_RETURN_IF_ERROR(Annotate(CheckProgram(job, *found), stored.folder));
     job.programs.push_back(CloneOf(*found));
   }
+  job.workers_settle_fallback = LeaveFallbackToWorkers(job);
   return absl::OkStatus();
 }
 
