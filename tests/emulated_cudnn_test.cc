@@ -32,6 +32,7 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kSamples = 6;  // the emulator is slow
 constexpr int64_t kSteps = 4;
+constexpr int64_t kMicroBatches = 2;
 constexpr int64_t kBlocks = 2;
 constexpr int64_t kHeads = 2;
 constexpr int64_t kHeadSize = 8;  // what cuDNN's attention takes
@@ -89,7 +90,7 @@ TrainingRun RunOf(const EquivalenceModel& model, Precision precision, bool uses_
   run.optimizer.kind = "adamw";
   run.batch = kSamples;
   run.steps = kSteps;
-  run.plan.micro_batches = 2;
+  run.plan.micro_batches = kMicroBatches;
   run.plan.uses_cudnn = uses_cudnn;
   run.change = [precision, uses_cudnn](TrainingSpec& spec) {
     spec.precision = precision;
@@ -149,10 +150,13 @@ TEST_F(EmulatedCudnnTest, AttentionOfAGptAndItsGradientGoThroughItInSixteenBits)
       EXPECT_TRUE(device.Verify().ok()) << device.Verify();
 
       const DnnCalls calls = TakeAllCalls();
-      // Each block's, once in each micro-batch of each step: nothing is computed again.
-      const size_t blocks_of_steps = kSteps * 2 * kBlocks;
-      EXPECT_EQ(calls.attentions.size(), blocks_of_steps);
-      EXPECT_EQ(calls.attention_gradients.size(), blocks_of_steps);
+      // Each block's, once in each micro-batch of each step: nothing is computed again. Runs of a
+      // recording are launches, and no calls.
+      constexpr int64_t kTimes = kSteps * kMicroBatches * kBlocks;
+      EXPECT_EQ(LaunchesOf(device, "RecordedAttentionBody"), kTimes);
+      EXPECT_EQ(LaunchesOf(device, "RecordedGradientBody"), kTimes);
+      EXPECT_FALSE(calls.attentions.empty());
+      EXPECT_EQ(calls.attention_gradients.size(), calls.attentions.size());
       for (const auto& call : calls.attentions) {
         EXPECT_EQ(call.spec.dtype, dtype);
         EXPECT_TRUE(call.spec.causal) << call.spec.ToString();
@@ -205,7 +209,8 @@ TEST_F(EmulatedCudnnTest, ACpuBesideTheCardComputesAttentionItself) {
   const std::vector<double> expected = LossesOf(model, RunOf(model, Precision::kBfloat16, false));
   EXPECT_LE(LargestRelativeGap(LossesOf(model, run), expected), 3e-2);
   EXPECT_TRUE(device.Verify().ok()) << device.Verify();
-  EXPECT_EQ(TakeAllCalls().attention_gradients.size(), static_cast<size_t>(kSteps * kBlocks));
+  // Of one of the two micro-batches.
+  EXPECT_EQ(LaunchesOf(device, "RecordedGradientBody"), kSteps * kBlocks);
 }
 
 TEST_F(EmulatedCudnnTest, ConvolutionsAndTheirGradientsGoThroughIt) {
@@ -221,11 +226,12 @@ TEST_F(EmulatedCudnnTest, ConvolutionsAndTheirGradientsGoThroughIt) {
     EXPECT_TRUE(device.Verify().ok()) << device.Verify();
     std::map<cuda::ConvolutionResult, int64_t> computed;
     for (const auto& call : TakeAllCalls().convolutions) ++computed[call.spec.result];
-    const int64_t micro_batches = kSteps * 2;
-    EXPECT_EQ(computed[cuda::ConvolutionResult::kSmallImage], 2 * micro_batches);
-    EXPECT_EQ(computed[cuda::ConvolutionResult::kWeights], 2 * micro_batches);
     // Nobody wants the gradient of the images.
-    EXPECT_EQ(computed[cuda::ConvolutionResult::kLargeImage], micro_batches);
+    const int64_t gradients = computed[cuda::ConvolutionResult::kLargeImage];
+    EXPECT_GT(gradients, 0);
+    EXPECT_EQ(computed[cuda::ConvolutionResult::kSmallImage], 2 * gradients);
+    EXPECT_EQ(computed[cuda::ConvolutionResult::kWeights], 2 * gradients);
+    EXPECT_EQ(LaunchesOf(device, "::ConvolutionBody<"), kSteps * kMicroBatches * 5);
   }
 }
 
