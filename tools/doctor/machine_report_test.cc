@@ -133,6 +133,7 @@ TEST_F(MachineReportTest, CardsAreDescribed) {
               AllOf(HasSubstr("cuda:0  Fake GPU, compute capability 9.0, 4 multiprocessors at "
                               "1.50 GHz, 2048 GB/s, 768 MiB of 1 GiB free, PCI 0000:01:00.0, "
                               "reaches cuda:1"),
+                    HasSubstr("CUDA 13.0 for compute capability 8.0 and later, "),
                     HasSubstr("cuBLASLt 13.0.0  /cuda/libcublasLt.so.13"),
                     HasSubstr("cannot be used"), HasSubstr("1 problem:")));
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 #include "platform/byte_quantity.h"
+#include "tensor/cuda/cuda_setup.h"
 #include "tools/console/console.h"
 #include "tools/console/version.h"
 
@@ -30,7 +31,10 @@ double MemoryBandwidth(const CudaProperties& card) {
 
 std::string BuildText(const MachineReport& report) {
   std::vector<std::string> parts = {kVersion};
-  parts.push_back(report.has_cuda ? absl::StrCat("CUDA ", report.driver.runtime_cuda) : "no CUDA");
+  parts.push_back(report.has_cuda ? absl::StrCat("CUDA ", report.driver.runtime_cuda,
+                                                 " for compute capability ", kOldestCudaMajor, ".",
+                                                 kOldestCudaMinor, " and later")
+                                  : "no CUDA");
   for (const KernelCount& count : report.kernels) {
     parts.push_back(absl::StrCat(count.operators, " operators with kernels for ", count.device));
   }
