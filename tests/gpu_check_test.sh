@@ -59,7 +59,8 @@ for name in ${filter//:/ }; do
   echo "[ RUN      ] $name"
   case $name in
     *Third) kill -KILL $$ ;;
-    *Second) $before && { echo "[  FAILED  ] $name, where GetParam() = 1 (1 ms)"; code=1; } || echo "[       OK ] $name (0 ms)" ;;
+    *Second) [ -z "${HANGS:-}" ] || exec sleep "$HANGS"
+      $before && { echo "[  FAILED  ] $name, where GetParam() = 1 (1 ms)"; code=1; } || echo "[       OK ] $name (0 ms)" ;;
     *) echo "[       OK ] $name (0 ms)" ;;
   esac
   before=true
@@ -205,6 +206,10 @@ rmdir bin/lib
 # A test that ends its program does not hide those behind it; what fails alone, too, is named.
 run 1 --parts kernels
 row kernels failed '2 passed, 2 failed, 0 skipped; alone, too: Other/Suite.Third'
+
+# One that hangs does not hide those before it.
+HANGS=100 run 1 --seconds 3 --parts kernels
+row kernels failed 'did not end in [23] s; so far 1 passed, 0 failed'
 
 # A part that hangs ends, and so does the check.
 begin=$SECONDS
