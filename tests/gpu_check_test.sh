@@ -59,7 +59,7 @@ for name in ${filter//:/ }; do
   echo "[ RUN      ] $name"
   case $name in
     *Third) kill -KILL $$ ;;
-    *Second) [ -z "${HANGS:-}" ] || exec sleep "$HANGS"
+    *Second) [ -z "${HANGS:-}" ] || { echo $$ > hanging; exec sleep "$HANGS"; }
       $before && { echo "[  FAILED  ] $name, where GetParam() = 1 (1 ms)"; code=1; } || echo "[       OK ] $name (0 ms)" ;;
     *) echo "[       OK ] $name (0 ms)" ;;
   esac
@@ -210,6 +210,8 @@ row kernels failed '2 passed, 2 failed, 0 skipped; alone, too: Other/Suite.Third
 # One that hangs does not hide those before it.
 HANGS=100 run 1 --seconds 3 --parts kernels
 row kernels failed 'did not end in [23] s; so far 1 passed, 0 failed'
+# Nor does it disturb those behind it.
+kill -0 "$(cat hanging)" 2> /dev/null && fail "the test goes on after its part" && kill "$(cat hanging)"
 
 # A part that hangs ends, and so does the check.
 begin=$SECONDS
