@@ -22,10 +22,13 @@
 #include "onnx_import/graph_wire.h"
 #include "ops/kernel.h"
 #include "ops/testing/test_tensors.h"
+#include "platform/file_system.h"
 #include "tests/command_run.h"
 #include "tools/console/exit_code.h"
 #include "tools/jobs/phase_dump.h"
+#include "training/checkpoint/flag_record.h"
 #include "training/data/data_file.h"
+#include "training/job/partition_folder.h"
 
 namespace weft::testing {
 namespace {
@@ -320,6 +323,37 @@ TEST_F(Dump, PartitionsForGpusOfOtherMachinesLeaveItToThemWhatRunsOnHosts) {
     const std::string text =
         ReadTestFile(folder + "/06-partition/train-8/rank-0/partition.textproto");
     EXPECT_EQ(absl::StrContains(text, "host_ops: \"*\""), device == std::string("cuda")) << text;
+  }
+}
+
+// Scores, mask, softmax and product of a file become one operator that cuDNN computes, and another
+// for its gradient, where a card is to compute them.
+TEST_F(Dump, AttentionIsOneOperatorWhereCudnnComputesIt) {
+  const std::string model = TestPath("gpt.onnx");
+  const CommandResult made =
+      RunCommand({"example", "gpt", "-o", model, "--layers", "1", "--width", "16", "--heads", "2",
+                  "--sequence", "4", "--vocabulary", "16"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const std::string cluster = TestPath("far_gpt.yaml");
+  for (const char* const device : {"cpu", "cuda"}) {
+    WriteTestFile(cluster, absl::StrCat("hosts:\n  - name: far\n    workers: [{address: \"",
+                                        "far:4000\", device: ", device, "}]\n"));
+    const std::string folder = TestPath(absl::StrCat("gpt_", device));
+    const CommandResult plan = RunCommand(
+        {"plan", model, "--loss", "sequence_cross_entropy", "--optimizer", "adam", "--batch", "4",
+         "--cluster", cluster, "--precision", "bf16", "--cudnn", "on", "--dump", folder});
+    ASSERT_EQ(plan.exit_code, 0) << plan.err;
+    const auto graph = GraphFromOnnx(ReadTestFile(folder + "/04-differentiate.onnx"));
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const std::vector<NodeId> ids = graph->node_ids();
+    const auto attentions = std::count_if(ids.begin(), ids.end(), [&graph](NodeId id) {
+      const Node& node = graph->node(id);
+      return node.op == "Attention" && node.attributes.Int("is_causal", 0) == 1;
+    });
+    EXPECT_EQ(attentions, device == std::string("cuda") ? 2 : 0) << plan.err;
+    const auto flags = ReadPartitionFlags(RealFileSystem(), folder + "/06-partition");
+    ASSERT_TRUE(flags.ok()) << flags.status();
+    EXPECT_EQ(TextOfFlag(*flags, "cudnn"), "on");
   }
 }
 

@@ -255,8 +255,20 @@ absl::Status JobFlags::ReadCosts(const ClusterSpec& all, JobSpec& spec) const {
 absl::StatusOr<TrainingSpec> JobFlags::Training() const {
   WEFT_ASSIGN_OR_RETURN(TrainingSpec training, optimizer_.Training());
   if (repair_.unfolds()) training.train_mode.push_back(RepairFlags::TrainModePattern());
-  training.joins_attention = cudnn_ == "on";
+  training.joins_attention = JoinsAttention();
   return training;
+}
+
+bool JobFlags::JoinsAttention() const {
+  bool uses_cudnn = cudnn_ == "on";
+  if (!partitions_.empty()) {
+    const auto flags = ReadPartitionFlags(RealFileSystem(), partitions_);
+    uses_cudnn = flags.ok() && TextOfFlag(*flags, "cudnn") == "on";
+  }
+  const auto all = AllWorkers();
+  return uses_cudnn && all.ok() &&
+         std::any_of(all->workers.begin(), all->workers.end(),
+                     [](const WorkerSpec& worker) { return worker.device == DeviceKind::kCuda; });
 }
 
 absl::StatusOr<ImportedModel> JobFlags::ImportFile(TieReport* ties,

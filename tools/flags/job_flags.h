@@ -146,6 +146,9 @@ class JobFlags {
   absl::StatusOr<ImportedModel> ImportOwnStep() const;
   absl::Status Initialize(ImportedModel& model) const;
   absl::StatusOr<ClusterSpec> AllWorkers() const;
+  // TrainingSpec::joins_attention: what cuDNN is asked for, or was for dumped partitions, and a
+  // worker has a GPU. False where files cannot be read: Job says so.
+  bool JoinsAttention() const;
   absl::StatusOr<Plan> GivenPlan(const ClusterSpec& cluster) const;
   absl::Status AddPins(Plan& plan) const;
   absl::Status ReadCosts(const ClusterSpec& all, JobSpec& spec) const;

@@ -248,4 +248,12 @@ absl::StatusOr<StoredPrograms> ReadPartitionFolder(FileSystem& files, const std:
   return stored;
 }
 
+absl::StatusOr<FlagRecord> ReadPartitionFlags(FileSystem& files, const std::string& folder) {
+  StoredPrograms stored;
+  const std::string index = PathOf(folder, kIndexName);
+  WEFT_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(index));
+  WEFT_RETURN_IF_ERROR(IndexReader(index).Read(text, stored));
+  return std::move(stored.flags);
+}
+
 }  // namespace weft

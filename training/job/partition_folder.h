@@ -26,6 +26,8 @@ absl::StatusOr<int> WritePartitionFolder(FileSystem& files, const std::string& f
 // rank that is missing or too many, and for partitions that do not go with each other, with the
 // plan or with their program's name.
 absl::StatusOr<StoredPrograms> ReadPartitionFolder(FileSystem& files, const std::string& folder);
+// StoredPrograms::flags alone, without the partitions. The errors of job.json.
+absl::StatusOr<FlagRecord> ReadPartitionFlags(FileSystem& files, const std::string& folder);
 
 }  // namespace weft
 
