@@ -339,9 +339,10 @@ TEST_F(Dump, AttentionIsOneOperatorWhereCudnnComputesIt) {
     WriteTestFile(cluster, absl::StrCat("hosts:\n  - name: far\n    workers: [{address: \"",
                                         "far:4000\", device: ", device, "}]\n"));
     const std::string folder = TestPath(absl::StrCat("gpt_", device));
-    const CommandResult plan = RunCommand(
-        {"plan", model, "--loss", "sequence_cross_entropy", "--optimizer", "adam", "--batch", "4",
-         "--cluster", cluster, "--precision", "bf16", "--cudnn", "on", "--dump", folder});
+    const CommandResult plan =
+        RunCommand({"plan", model, "--loss", "sequence_cross_entropy", "--optimizer", "adam",
+                    "--batch", "4", "--cluster", cluster, "--precision", "bf16", "--cudnn", "on",
+                    "--dump", folder, "--dump-after", "differentiate,partition"});
     ASSERT_EQ(plan.exit_code, 0) << plan.err;
     const auto graph = GraphFromOnnx(ReadTestFile(folder + "/04-differentiate.onnx"));
     ASSERT_TRUE(graph.ok()) << graph.status();
