@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "distributed/nccl/nccl_memory.h"
 #include "distributed/recovery/step_barrier.h"
+#include "distributed/run_record.h"
 #include "distributed/transport_communicator.h"
 #include "executor/lowering/executor_environment.h"
 #include "executor/memory/arena.h"
@@ -148,8 +149,6 @@ class RankWorker final : public Worker {
   absl::Status CheckContinues(const JobMembership& membership) const;
   // All ranks' agreement on each step; null: they need none. Opened with the first program.
   absl::StatusOr<StepCommit*> FindBarrier(const Partition& partition);
-  // Where the next step's report goes: one of those that are kept, or `other`.
-  StepReport& NextReport(StepReport& other);
   // Makes what joins this rank's card with others, where it has one and NCCL.
   void OpenCollectives();
   // FailedPrecondition where there is none.
@@ -213,12 +212,7 @@ class RankWorker final : public Worker {
   std::unique_ptr<Arena> arena_;                                     // of all programs
   std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
   std::map<std::string, Program> programs_;
-  // Of the calls of RunSteps since it joined, and of the newest of them.
-  int64_t runs_ = 0;
-  int64_t steps_in_run_ = 0;              // done
-  int64_t step_under_way_ = 0;            // its number, as its program counts
-  StepProgram* under_way_ = nullptr;      // ran the newest step
-  std::vector<StepReport> last_reports_;  // the n-th of the run at n mod kKeptReports
+  RunRecord record_;
 };
 
 // "swiglu.so 0123456789abcdef" without the name.
@@ -283,9 +277,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   checkpoints_.reset();
   watch_.reset();
   membership_ = membership;
-  runs_ = steps_in_run_ = 0;
-  under_way_ = nullptr;
-  last_reports_.clear();
+  record_.Join(/*keeps_reports=*/membership.commits);
   if (membership.continues_job_id == 0) {
     inputs_.clear();
     arena_ = std::make_unique<Arena>(*environment_.device);
@@ -343,10 +335,7 @@ absl::Status RankWorker::CheckContinues(const JobMembership& membership) const {
                      joined_ ? absl::StrCat("job ", membership_.job_id) : std::string("none"),
                      "; it has nothing of what that job has trained"));
   }
-  if (under_way_ == nullptr || under_way_->state() != StepState::kTorn) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(Name(), " has lost its job within the updates of step ", step_under_way_ + 1,
-                   ": its variables are neither those before the step nor those after it"));
+  return record_.CheckWhole(Name());
 }
 
 absl::StatusOr<StepCommit*> RankWorker::FindBarrier(const Partition& partition) {
@@ -463,7 +452,7 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   program.step = *std::move(step);
   program.last_stream = communicator_->streams_opened();
   program.last_collective = collectives == nullptr ? 0 : collectives->opened();
-  under_way_ = nullptr;
+  record_.ForgetProgram();
   if (programs_.erase(name) > 0) phase.Note("in place of the one before");
   const MemoryRequirement requirement = RequirementWith(program);
   phase.Note("needs ", DescribeMemory(requirement));
@@ -607,8 +596,7 @@ absl::Status RankWorker::RunStep(Program& program, const StepOptions& options, S
 absl::Status RankWorker::RunSteps(const std::vector<StepRange>& ranges,
                                   const std::function<void(const StepReport&)>& report) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
-  ++runs_;
-  steps_in_run_ = 0;
+  record_.BeginRun();
   const bool saves = std::any_of(ranges.begin(), ranges.end(),
                                  [](const StepRange& range) { return !range.checkpoint.empty(); });
   if (saves && checkpoints_ == nullptr) {
@@ -648,14 +636,10 @@ absl::Status RankWorker::RunRange(const StepRange& range, int64_t step_after,
   // Their memory is used again in every step.
   StepResult result;
   StepReport own;
-  // What changes no variable leaves nothing half done.
-  const bool counts = program->second.partition->training;
-  under_way_ = counts ? program->second.step.get() : nullptr;
+  record_.BeginRange(program->second.partition->training ? program->second.step.get() : nullptr);
   for (int64_t i = 0; i < range.count; ++i) {
-    StepReport& done = counts ? NextReport(own) : own;
-    step_under_way_ = range.first_step + i;
     options.step = range.first_step + i;
-    options.next_step = i + 1 < range.count ? options.step + 1 : step_after;
+    StepReport& done = record_.BeginStep(options.step, own);
     options.scalars[kStepInput] = static_cast<double>(options.step + 1);
     const int64_t begin = environment_.clock->MonotonicNanos();
     const bool has_values = !range.times_only || &done != &own;
@@ -681,7 +665,7 @@ absl::Status RankWorker::RunRange(const StepRange& range, int64_t step_after,
     }
     program->second.seconds += done.seconds;
     program->second.input_seconds += done.input_seconds;
-    if (counts) ++steps_in_run_;
+    record_.EndStep();
     if (report != nullptr) {
       if (range.times_only && has_values) {
         report(StepReport{done.step,
@@ -697,14 +681,6 @@ absl::Status RankWorker::RunRange(const StepRange& range, int64_t step_after,
     WEFT_RETURN_IF_ERROR(WatchVariables(program->second, options.step, nanoseconds));
   }
   return absl::OkStatus();
-}
-
-// They take turns, so that the memory of their values serves again.
-StepReport& RankWorker::NextReport(StepReport& other) {
-  if (!membership_.commits) return other;
-  const auto place = static_cast<size_t>(steps_in_run_ % kKeptReports);
-  if (place >= last_reports_.size()) last_reports_.resize(place + 1);
-  return last_reports_[place];
 }
 
 absl::Status RankWorker::WatchVariables(const Program& program, int64_t step, int64_t nanoseconds) {
@@ -732,40 +708,17 @@ absl::StatusOr<CheckpointWrite> RankWorker::Reply(const CheckpointRequest& reque
 
 absl::StatusOr<StepProgress> RankWorker::Reply(const StepProgressRequest&) {
   if (!joined_) return CheckJoined();
-  StepProgress progress;
-  progress.runs = runs_;
-  progress.steps = steps_in_run_;
-  if (under_way_ != nullptr) {
-    progress.state = under_way_->state();
-    progress.finishes_alone = under_way_->finishes_alone();
-  }
-  return progress;
+  return record_.Progress();
 }
 
 absl::StatusOr<StepReport> RankWorker::Reply(const FinishStepRequest&) {
   if (!joined_) return CheckJoined();
-  if (under_way_ == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(Name(), " has run no step to finish"));
-  }
-  StepReport other;
-  StepReport& done = NextReport(other);
-  StepResult result;
-  WEFT_RETURN_IF_ERROR(Annotate(under_way_->Finish(result), Name()));
-  done = {};
-  done.step = step_under_way_;
-  done.values = std::move(result.reports);
-  ++steps_in_run_;
-  return done;
+  return record_.Finish(Name());
 }
 
 absl::StatusOr<std::vector<StepReport>> RankWorker::Reply(const StepReportsRequest& request) {
   if (!joined_) return CheckJoined();
-  std::vector<StepReport> reports;
-  for (int64_t i = std::max(request.first, steps_in_run_ - kKeptReports); i < steps_in_run_; ++i) {
-    const auto place = static_cast<size_t>(i % kKeptReports);
-    if (i >= 0 && place < last_reports_.size()) reports.push_back(last_reports_[place]);
-  }
-  return reports;
+  return record_.Reports(request.first);
 }
 
 absl::StatusOr<DeviceCopies> RankWorker::Reply(const DeviceCopiesRequest&) {
