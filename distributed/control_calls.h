@@ -136,11 +136,25 @@ struct StepReportsRequest {
 };
 inline constexpr int64_t kKeptReports = 1024;
 
+// Digests of variables as they are now (executor/variables/variable_digest.h).
+struct VariableDigests {
+  // What the last digit of a rank's results depends on, besides its program
+  // (distributed/arithmetic.h): ranks that differ in it may differ in bits, and nothing is wrong.
+  std::string arithmetic;
+  std::vector<uint64_t> digests;  // in the order asked
+};
+struct VariableDigestsRequest {
+  using Reply = VariableDigests;
+  static constexpr char kDoing[] = "digesting its variables";
+  std::vector<std::string> variables;
+};
+
 // All of them.
 using ControlRequest =
     std::variant<TrafficRequest, StatisticsRequest, MemoryRequest, CheckpointRequest,
                  ProgramTextRequest, NewCardGroupRequest, UseCardGroupsRequest, DeviceCopiesRequest,
-                 HostNodesRequest, StepProgressRequest, FinishStepRequest, StepReportsRequest>;
+                 HostNodesRequest, StepProgressRequest, FinishStepRequest, StepReportsRequest,
+                 VariableDigestsRequest>;
 
 namespace internal {
 template <typename Requests>

@@ -62,6 +62,10 @@ class Coordinator {
   // Asks all workers a question of distributed/control_calls.h; the answers by rank.
   template <typename Request>
   absl::StatusOr<std::vector<typename Request::Reply>> AskAll(const Request& request);
+  // Asks each worker a question of its own, by rank. REQUIRES: one for each.
+  template <typename Request>
+  absl::StatusOr<std::vector<typename Request::Reply>> AskEach(
+      const std::vector<Request>& requests);
   // Asks one of them.
   template <typename Request>
   absl::StatusOr<typename Request::Reply> Ask(int rank, const Request& request) {
@@ -116,9 +120,15 @@ class Coordinator {
 
 template <typename Request>
 absl::StatusOr<std::vector<typename Request::Reply>> Coordinator::AskAll(const Request& request) {
+  return AskEach(std::vector<Request>(clients_.size(), request));
+}
+
+template <typename Request>
+absl::StatusOr<std::vector<typename Request::Reply>> Coordinator::AskEach(
+    const std::vector<Request>& requests) {
   std::vector<typename Request::Reply> replies(clients_.size());
   const absl::Status status = OnAll(Request::kDoing, [&](int i) {
-    absl::StatusOr<typename Request::Reply> reply = clients_[i]->Ask(request);
+    absl::StatusOr<typename Request::Reply> reply = clients_[i]->Ask(requests[i]);
     if (reply.ok()) replies[i] = *std::move(reply);
     return reply.status();
   });

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "distributed/arithmetic.h"
 #include "distributed/nccl/nccl_memory.h"
 #include "distributed/recovery/step_barrier.h"
 #include "distributed/run_record.h"
@@ -21,6 +22,7 @@
 #include "executor/program/compile_step.h"
 #include "executor/program/step_program.h"
 #include "executor/variables/finite_watch.h"
+#include "executor/variables/variable_digest.h"
 #include "executor/variables/variable_store.h"
 #include "graph/step_inputs.h"
 #include "ops/custom/loaded_libraries.h"
@@ -142,6 +144,7 @@ class RankWorker final : public Worker {
   absl::StatusOr<StepProgress> Reply(const StepProgressRequest& request);
   absl::StatusOr<StepReport> Reply(const FinishStepRequest& request);
   absl::StatusOr<std::vector<StepReport>> Reply(const StepReportsRequest& request);
+  absl::StatusOr<VariableDigests> Reply(const VariableDigestsRequest& request);
 
   absl::Status CheckJoined() const;
   absl::StatusOr<const StepProgram*> FindProgram(const std::string& name) const;
@@ -213,6 +216,7 @@ class RankWorker final : public Worker {
   std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
   std::map<std::string, Program> programs_;
   RunRecord record_;
+  std::string arithmetic_;  // VariableDigests::arithmetic; empty: of other programs than these
 };
 
 // "swiglu.so 0123456789abcdef" without the name.
@@ -453,6 +457,7 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   program.last_stream = communicator_->streams_opened();
   program.last_collective = collectives == nullptr ? 0 : collectives->opened();
   record_.ForgetProgram();
+  arithmetic_.clear();
   if (programs_.erase(name) > 0) phase.Note("in place of the one before");
   const MemoryRequirement requirement = RequirementWith(program);
   phase.Note("needs ", DescribeMemory(requirement));
@@ -719,6 +724,23 @@ absl::StatusOr<StepReport> RankWorker::Reply(const FinishStepRequest&) {
 absl::StatusOr<std::vector<StepReport>> RankWorker::Reply(const StepReportsRequest& request) {
   if (!joined_) return CheckJoined();
   return record_.Reports(request.first);
+}
+
+absl::StatusOr<VariableDigests> RankWorker::Reply(const VariableDigestsRequest& request) {
+  WEFT_RETURN_IF_ERROR(CheckJoined());
+  if (arithmetic_.empty()) {
+    int threads = 1;
+    for (const auto& [name, program] : programs_) {
+      if (program.changes_variables) threads = std::max(threads, program.partition->threads);
+    }
+    arithmetic_ = ArithmeticOf(*environment_.device, card_, threads, files());
+  }
+  VariableDigests digests;
+  digests.arithmetic = arithmetic_;
+  auto values = DigestVariables(*environment_.device, *variables_, request.variables);
+  if (!values.ok()) return Annotate(values.status(), Name());
+  digests.digests = *std::move(values);
+  return digests;
 }
 
 absl::StatusOr<DeviceCopies> RankWorker::Reply(const DeviceCopiesRequest&) {

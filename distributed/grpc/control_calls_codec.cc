@@ -175,6 +175,11 @@ void Set(const StepReportsRequest& request, rpc::ControlRequest& message) {
   message.mutable_step_reports()->set_first(request.first);
 }
 
+void Set(const VariableDigestsRequest& request, rpc::ControlRequest& message) {
+  rpc::VariableDigestsRequest& out = *message.mutable_variable_digests();
+  for (const std::string& name : request.variables) out.add_variables(name);
+}
+
 // DataLoss for a state that there is not.
 absl::StatusOr<StepProgress> Decode(const rpc::StepProgress& message) {
   if (message.state() < 0 || message.state() > static_cast<int>(StepState::kTorn)) {
@@ -254,6 +259,11 @@ void Set(const std::vector<StepReport>& reports, rpc::ControlReply& message) {
   rpc::StepReports& out = *message.mutable_step_reports();
   for (const StepReport& report : reports) Encode(report, *out.add_reports());
 }
+void Set(const VariableDigests& digests, rpc::ControlReply& message) {
+  rpc::VariableDigests& out = *message.mutable_variable_digests();
+  out.set_arithmetic(digests.arithmetic);
+  out.mutable_digests()->Add(digests.digests.begin(), digests.digests.end());
+}
 
 }  // namespace
 
@@ -283,6 +293,9 @@ absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message) {
       return FinishStepRequest();
     case rpc::ControlRequest::kStepReports:
       return StepReportsRequest{message.step_reports().first()};
+    case rpc::ControlRequest::kVariableDigests:
+      return VariableDigestsRequest{{message.variable_digests().variables().begin(),
+                                     message.variable_digests().variables().end()}};
     case rpc::ControlRequest::REQUEST_NOT_SET:
       break;
   }
@@ -318,6 +331,10 @@ absl::StatusOr<ControlReply> Decode(const rpc::ControlReply& message) {
       return Decode(message.finish_step());
     case rpc::ControlReply::kStepReports:
       return Decode(message.step_reports());
+    case rpc::ControlReply::kVariableDigests:
+      return VariableDigests{message.variable_digests().arithmetic(),
+                             {message.variable_digests().digests().begin(),
+                              message.variable_digests().digests().end()}};
     case rpc::ControlReply::REPLY_NOT_SET:
       break;
   }

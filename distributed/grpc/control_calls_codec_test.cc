@@ -76,6 +76,14 @@ TEST(ControlCallsCodecTest, StepsOfAJobThatLosesAWorker) {
   EXPECT_TRUE(absl::IsDataLoss(Decode(wrong).status()));
 }
 
+TEST(ControlCallsCodecTest, DigestsOfVariables) {
+  EXPECT_THAT(Asked(VariableDigestsRequest{{"w", "w/moment"}}).variables,
+              ElementsAre("w", "w/moment"));
+  const VariableDigests digests = Answered(VariableDigests{"cpu AVX2", {~uint64_t{0}, 7}});
+  EXPECT_EQ(digests.arithmetic, "cpu AVX2");
+  EXPECT_THAT(digests.digests, ElementsAre(~uint64_t{0}, 7));
+}
+
 TEST(ControlCallsCodecTest, GroupsOfCards) {
   Asked(NewCardGroupRequest());
   const std::string id("\0\xff id", 5);
