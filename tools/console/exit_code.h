@@ -11,18 +11,19 @@ namespace weft {
 // Exit codes are a contract: scripts depend on them.
 enum class ExitCode : int {
   kOk = 0,
-  kInternal = 1,  // our bug; of `conformance`: a case failed; of `verify` and `ckpt diff`: a value
-                  // differs; of `doctor --need`: the device is not there
-  kUsage = 2,     // flags and arguments
-  kModel = 3,     // model rejected
-  kPlan = 4,      // cluster, plan or configuration rejected
-  kData = 5,      // data files
-  kMemory = 6,    // out of memory
-  kDisk = 7,      // outputs and checkpoints
-  kNumerics = 8,  // NaN or infinity
-  kRefused = 9,   // authentication, version, a peer that says no
-  kStalled = 10,  // a wait ran out
-  kStopped = 11,  // SIGINT, SIGTERM or SIGHUP: what was trained until then is saved
+  kInternal = 1,   // our bug; of `conformance`: a case failed; of `verify` and `ckpt diff`: a value
+                   // differs; of `doctor --need`: the device is not there
+  kUsage = 2,      // flags and arguments
+  kModel = 3,      // model rejected
+  kPlan = 4,       // cluster, plan or configuration rejected
+  kData = 5,       // data files
+  kMemory = 6,     // out of memory
+  kDisk = 7,       // outputs and checkpoints
+  kNumerics = 8,   // NaN or infinity
+  kRefused = 9,    // authentication, version, a peer that says no
+  kStalled = 10,   // a wait ran out
+  kStopped = 11,   // SIGINT, SIGTERM or SIGHUP: what was trained until then is saved
+  kDiverged = 12,  // replicas' variables differ, and the run has ended for that
   kTryAgain = 138,  // a worker was lost: the job can go on from its last checkpoint
 };
 

@@ -18,6 +18,8 @@ constexpr char kEvaluationOptions[] = "evaluation";
 constexpr char kDefaultEvery[] = "300s";
 constexpr char kAccuracy[] = "accuracy";
 constexpr char kLoss[] = "loss";
+constexpr char kStop[] = "stop";
+constexpr char kIgnore[] = "ignore";
 
 }  // namespace
 
@@ -79,7 +81,18 @@ void LoopFlags::Add(CLI::App& app) {
          "they have all of the state (replicas, without zero); stop ends the run (default "
          "continue)")
       ->type_name("continue|stop")
-      ->check(CLI::IsMember({kContinue, "stop"}).description(""))
+      ->check(CLI::IsMember({kContinue, kStop}).description(""))
+      ->group("placement");
+  app.add_option("--digest-every", digest_every_,
+                 "compare the bits of replicas' variables every N steps, or never (0); auto: as "
+                 "often as takes at most 0.5 % of the time (default auto)")
+      ->type_name("auto|N")
+      ->group("placement");
+  app.add_option("--on-divergence", on_divergence_,
+                 "when replicas' bits differ: repair gives them the majority's copy, and ends the "
+                 "run where there is none; stop ends it; ignore warns (default repair)")
+      ->type_name("repair|stop|ignore")
+      ->check(CLI::IsMember({kRepair, kStop, kIgnore}).description(""))
       ->group("placement");
   app.add_flag("--check-numerics", check_numerics_,
                "check every value of every step for NaN and infinity; slow")
@@ -118,6 +131,12 @@ absl::Status LoopFlags::Check(bool averages) const {
       return UsageError(absl::StrCat("--checkpoint-every ", every.status().message()));
     }
   }
+  int64_t digest_every = 0;
+  if (digest_every_ != kAuto &&
+      (!absl::SimpleAtoi(digest_every_, &digest_every) || digest_every < 0)) {
+    return UsageError(absl::StrCat("--digest-every '", digest_every_,
+                                   "' is not a number of steps; expected auto, 0 or N"));
+  }
   const bool asks = !until_.empty() || patience_ > 0 || !best_output_.empty() ||
                     !eval_data_.empty() || !eval_labels_.empty() || !eval_metrics_.empty() ||
                     eval_averages_;
@@ -138,6 +157,17 @@ absl::Status LoopFlags::Check(bool averages) const {
 CheckpointOptions LoopFlags::Checkpoints(const DataSet& data) const {
   const Interval every = *ParseInterval(every_.empty() ? kDefaultEvery : every_, true);
   return {.every_steps = every.StepsOf(data), .every_seconds = every.seconds, .keep = keep_};
+}
+
+ReplicaCheckOptions LoopFlags::Comparing() const {
+  ReplicaCheckOptions options;
+  if (digest_every_ != kAuto && !absl::SimpleAtoi(digest_every_, &options.every)) {
+    options.every = 0;  // Check has refused it
+  }
+  options.on_divergence = on_divergence_ == kRepair ? OnDivergence::kRepair
+                          : on_divergence_ == kStop ? OnDivergence::kStop
+                                                    : OnDivergence::kIgnore;
+  return options;
 }
 
 std::vector<std::string> LoopFlags::Metrics(const LossSpec& loss) const {

@@ -16,6 +16,7 @@
 #include "training/data/data_set.h"
 #include "training/graph/training_graph.h"
 #include "training/job/periodic_evaluation.h"
+#include "training/recovery/replica_check.h"
 
 namespace weft {
 
@@ -50,6 +51,9 @@ class LoopFlags {
   bool rebalances() const { return rebalance_; }
   // Whether the job goes on without a worker that it loses, where it can.
   bool continues() const { return on_loss_ == kContinue; }
+  // Whether replicas are compared; and when, and what follows. REQUIRES: Check.
+  bool compares() const { return digest_every_ != "0"; }
+  ReplicaCheckOptions Comparing() const;
   const std::string& folder() const { return folder_; }
   const std::string& best_output() const { return best_output_; }
 
@@ -85,6 +89,10 @@ class LoopFlags {
   bool rebalance_ = false;
   static constexpr char kContinue[] = "continue";
   std::string on_loss_ = kContinue;
+  static constexpr char kAuto[] = "auto";
+  std::string digest_every_ = kAuto;
+  static constexpr char kRepair[] = "repair";
+  std::string on_divergence_ = kRepair;
 };
 
 }  // namespace weft

@@ -244,6 +244,24 @@ void JobLoop::AddTo(TrainOptions& options) {
   if (periodic_.has_value()) options.hooks.push_back(&*periodic_);
 }
 
+std::string JobLoop::Distrust(int64_t step) {
+  if (!store_.has_value()) return "; there are no checkpoints (--checkpoint)";
+  checkpointer_.reset();  // waits for the one that it is about to commit
+  const auto aside = store_->SetAsideAfter(step);
+  const auto left = aside.ok() ? store_->Steps() : aside.status();
+  if (!left.ok()) {
+    return absl::StrCat("; remove the checkpoints after step ", step, " of ", store_->root(),
+                        " before --resume (", std::string(left.status().message()), ")");
+  }
+  std::string text;
+  if (!aside->empty()) {
+    text = absl::StrCat("; the checkpoints after step ", step, " were set aside as *.suspect");
+  }
+  return left->empty()
+             ? absl::StrCat(text, "; no earlier checkpoint is left")
+             : absl::StrCat(text, "; --resume goes on from ", store_->PathOf(left->back()));
+}
+
 RebalancerOptions JobLoop::Rebalancing() {
   RebalancerOptions options;
   options.moves = flags_.rebalances();

@@ -69,6 +69,9 @@ class JobLoop {
     listener_ = std::move(listener);
   }
 
+  // Whether replicas are compared; and when, and what follows.
+  bool compares() const { return flags_.compares(); }
+  ReplicaCheckOptions Comparing() const { return flags_.Comparing(); }
   // What evaluations measure; none without them.
   std::vector<std::string> evaluated_metrics(const LossSpec& loss) const {
     return flags_.evaluates() ? flags_.Metrics(loss) : std::vector<std::string>();
@@ -81,6 +84,9 @@ class JobLoop {
   FlagRecord saved_flags() const {
     return checkpoint_.has_value() ? checkpoint_->index().job.flags : FlagRecord();
   }
+  // The state after `step` steps was right, and may be wrong later: sets the checkpoints of later
+  // steps aside, and saves none any more. What the run can be resumed from, for an error's text.
+  std::string Distrust(int64_t step);
   // Steps that were done before.
   int64_t first_step() const;
   // What came of it, a line each; `step_seconds` is what a step takes.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "platform/status_macros.h"
+#include "tools/console/exit_code.h"
 #include "training/job/stored_programs.h"
 #include "training/recovery/job_recovery.h"
 
@@ -89,15 +90,30 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   if (coordinator.size() > 1 && job_.job.updates.empty()) options_.watch = &rebalancer;
   JobRecovery recovery(job_.job, Recovering());
   if (job_.spec.commits) options_.losses = &recovery;
+  std::optional<ReplicaCheck> replicas;
+  if (loop_.compares() && job_.job.plan.mesh.data > 1) {
+    replicas.emplace(job_.job, options_.first_step, Comparing(recovery));
+    // Before what reads the state.
+    options_.hooks.insert(options_.hooks.begin(), &*replicas);
+  }
   auto result =
       Train(coordinator, job_.job, options_, [this](const TrainProgress& done) { Take(done); });
   options_.watch = nullptr;
   options_.losses = nullptr;
   losses_ = recovery.losses();
   std::erase(options_.hooks, &noise);
+  if (replicas.has_value()) {
+    std::erase(options_.hooks, &*replicas);
+    replicas_ = replicas->summary();
+  }
   progress_.Finish();
   rebalancer.Finish();
   const absl::Status closed = curves_.Close();
+  if (replicas_.has_ended) {
+    return WithExitCode(absl::DataLossError(absl::StrCat(std::string(result.status().message()),
+                                                         loop_.Distrust(replicas_.last_equal))),
+                        ExitCode::kDiverged);
+  }
   WEFT_RETURN_IF_ERROR(result.status());
   result_ = *std::move(result);
   has_result_ = true;
@@ -107,6 +123,16 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   needed_ = coordinator.memory();
   cards_ = coordinator.card_use();
   return closed;
+}
+
+ReplicaCheckOptions TrainingRun::Comparing(JobRecovery& recovery) {
+  ReplicaCheckOptions options = loop_.Comparing();
+  options.say = [say = loop_.Rebalancing().say](const std::string& line) {
+    say(absl::StrCat("digest ", line));
+  };
+  if (job_.spec.commits) options.leave_out = [&recovery](int rank) { recovery.LeaveOut(rank); };
+  options.clock = &clock_;
+  return options;
 }
 
 JobRecoveryOptions TrainingRun::Recovering() {
@@ -151,6 +177,7 @@ TrainingOutcome TrainingRun::Outcome() const {
   outcome.samples_per_second = progress_.rate();
   outcome.shares = shares_;
   outcome.cards = cards_;
+  outcome.replicas = replicas_;
   if (job_.training.measure_noise) outcome.noise = &noise_;
   outcome.batch = job_.job.data->spec().batch;
   outcome.notes = job_.job.notes;

@@ -21,6 +21,7 @@
 #include "training/job/traffic_comparison.h"
 #include "training/job/trainer.h"
 #include "training/recovery/job_recovery.h"
+#include "training/recovery/replica_check.h"
 #include "training/scaling/noise_scale.h"
 
 namespace weft {
@@ -74,6 +75,8 @@ class TrainingRun {
  private:
   // What has the job go on without a lost worker.
   JobRecoveryOptions Recovering();
+  // What compares replicas; `recovery` goes on without who has a lasting fault.
+  ReplicaCheckOptions Comparing(JobRecovery& recovery);
   // Keeps the noise's average in checkpoints.
   class NoiseState;
   void Take(const TrainProgress& done);
@@ -100,6 +103,7 @@ class TrainingRun {
   CardUse cards_;
   int moves_ = 0;
   int64_t losses_ = 0;
+  ReplicaCheckSummary replicas_;
   NoiseAverage noise_;
   std::vector<int> shares_;  // where micro-batches have moved
 };

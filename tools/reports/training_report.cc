@@ -114,6 +114,35 @@ std::string ScaleText(const TrainResult& result) {
 }
 
 // "samples" is null where it is not known.
+// What differed between replicas; "" where nothing did.
+std::string ReplicasText(const ReplicaCheckSummary& replicas) {
+  if (replicas.divergences.empty()) return "";
+  std::string text = absl::StrCat("replicas differed ", replicas.divergences.size(), " times:");
+  for (const Divergence& divergence : replicas.divergences) {
+    absl::StrAppend(&text, " after step ", divergence.step, " (", divergence.action, ")");
+  }
+  return absl::StrCat(text, "\n");
+}
+
+nlohmann::ordered_json ReplicasJson(const TrainingOutcome& outcome) {
+  const ReplicaCheckSummary& replicas = outcome.replicas;
+  auto found = nlohmann::ordered_json::array();
+  for (const Divergence& divergence : replicas.divergences) {
+    found.push_back({{"step", divergence.step},
+                     {"equal_after_step", divergence.since},
+                     {"workers", divergence.workers},
+                     {"variables", divergence.variables},
+                     {"action", divergence.action}});
+  }
+  const double part = outcome.seconds > 0 ? replicas.seconds / outcome.seconds : 0;
+  return {{"variables", replicas.variables},
+          {"checks", replicas.checks},
+          {"seconds", replicas.seconds},
+          {"part_of_time", part},
+          {"equal_after_step", replicas.last_equal},
+          {"divergences", std::move(found)}};
+}
+
 nlohmann::ordered_json NoiseJson(const NoiseAverage& noise) {
   nlohmann::ordered_json json = {{"measurements", noise.count()},
                                  {"samples", nullptr},
@@ -203,6 +232,7 @@ std::string TrainingOutcomeText(const TrainingOutcome& outcome) {
   if (outcome.noise != nullptr) {
     absl::StrAppend(&text, NoiseText(*outcome.noise, outcome.batch), "\n");
   }
+  absl::StrAppend(&text, ReplicasText(outcome.replicas));
   if (!result.end.empty()) absl::StrAppend(&text, "ended early, ", Printable(result.end), "\n");
   return text;
 }
@@ -234,6 +264,7 @@ nlohmann::ordered_json TrainingOutcomeJson(const TrainingOutcome& outcome) {
   if (!outcome.shares.empty()) report["shares"] = outcome.shares;
   if (!outcome.notes.empty()) report["notes"] = outcome.notes;
   if (!DescribeCardUse(outcome.cards).empty()) report["between_gpus"] = CardUseJson(outcome.cards);
+  if (outcome.replicas.checks > 0) report["replicas"] = ReplicasJson(outcome);
   if (outcome.noise != nullptr) report["noise_scale"] = NoiseJson(*outcome.noise);
   if (result.loss_scale > 0) {
     report["loss_scale"] = result.loss_scale;

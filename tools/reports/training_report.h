@@ -16,6 +16,7 @@
 #include "training/job/job.h"
 #include "training/job/traffic_comparison.h"
 #include "training/job/trainer.h"
+#include "training/recovery/replica_check.h"
 #include "training/scaling/noise_scale.h"
 
 namespace weft {
@@ -48,6 +49,7 @@ struct TrainingOutcome {
   double samples_per_second = 0;  // 0: not known
   std::vector<int> shares = {};   // where micro-batches have moved
   CardUse cards = {};             // how GPUs exchanged what they had for each other
+  ReplicaCheckSummary replicas = {};
   // Of a run that was to measure the noise of its gradient, and its batch.
   const NoiseAverage* noise = nullptr;  // borrowed; null: it was not
   int64_t batch = 0;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr char kPrefix[] = "step-";
 constexpr char kDamaged[] = ".damaged";
+constexpr char kSuspect[] = ".suspect";
 
 std::string NameOf(int64_t step) { return absl::StrFormat("%s%08d", kPrefix, step); }
 
@@ -78,14 +79,28 @@ absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::OpenNewest(
     if (status.ok()) return std::optional<Checkpoint>(*std::move(checkpoint));
     // Of another version, or not to be read at all: not for us to set aside.
     if (!absl::IsDataLoss(status) && !absl::IsNotFound(status)) return status;
-    const std::string aside = absl::StrCat(path, kDamaged);
-    WEFT_RETURN_IF_ERROR(folders_.Remove(aside));
-    WEFT_RETURN_IF_ERROR(folders_.Rename(path, aside));
+    WEFT_ASSIGN_OR_RETURN(const std::string aside, SetAside(path, kDamaged));
     notes.push_back(absl::StrCat("the checkpoint of step ", steps[i], " is damaged (",
                                  std::string(status.message()), "); it was set aside as \"",
                                  absl::Utf8SafeCEscape(aside), "\""));
   }
   return std::optional<Checkpoint>();
+}
+
+absl::StatusOr<std::string> CheckpointStore::SetAside(const std::string& path, const char* suffix) {
+  std::string aside = absl::StrCat(path, suffix);
+  WEFT_RETURN_IF_ERROR(folders_.Remove(aside));
+  WEFT_RETURN_IF_ERROR(folders_.Rename(path, aside));
+  return aside;
+}
+
+absl::StatusOr<std::vector<int64_t>> CheckpointStore::SetAsideAfter(int64_t step) {
+  WEFT_ASSIGN_OR_RETURN(std::vector<int64_t> steps, Steps());
+  std::erase_if(steps, [step](int64_t one) { return one <= step; });
+  for (const int64_t one : steps) {
+    WEFT_RETURN_IF_ERROR(SetAside(PathOf(one), kSuspect).status());
+  }
+  return steps;
 }
 
 absl::StatusOr<std::string> CheckpointStore::Begin(int64_t step, uint64_t unique) {

@@ -36,6 +36,10 @@ class CheckpointStore {
   // NAME.damaged; `notes` gets a line for each, with the reason.
   absl::StatusOr<std::optional<Checkpoint>> OpenNewest(std::vector<std::string>& notes);
 
+  // Sets those of later steps than `step` aside as NAME.suspect, where no resume looks: their state
+  // may be wrong. Their steps, in order.
+  absl::StatusOr<std::vector<int64_t>> SetAsideAfter(int64_t step);
+
   // A new folder to write the files of a checkpoint to; `unique` tells it from those of other jobs.
   absl::StatusOr<std::string> Begin(int64_t step, uint64_t unique);
   // Checks that the files are there, writes the index and gives the folder its name. Replaces a
@@ -47,6 +51,9 @@ class CheckpointStore {
   absl::Status Prune(int keep);
 
  private:
+  // Gives the folder its name with the suffix, in place of one that has it; the new path.
+  absl::StatusOr<std::string> SetAside(const std::string& path, const char* suffix);
+
   FileSystem& files_;
   Folders& folders_;
   const std::string root_;

@@ -413,6 +413,9 @@ absl::Status Loop::RunNext() {
 }
 
 absl::Status Loop::End() {
+  for (LoopHook* const hook : options_.hooks) {
+    WEFT_RETURN_IF_ERROR(hook->AtEnd(coordinator_, done_));
+  }
   WEFT_RETURN_IF_ERROR(SaveLast());
   result_.steps = done_;
   WEFT_ASSIGN_OR_RETURN(result_.memory, coordinator_.AskAll(MemoryRequest{}));

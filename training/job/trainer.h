@@ -27,6 +27,8 @@ class LoopHook {
   virtual int64_t NextCall(int64_t step) const = 0;
   // `step` steps are done. Why the run shall end here, or "".
   virtual absl::StatusOr<std::string> Call(Coordinator& coordinator, int64_t step) = 0;
+  // The run ends with `step` steps done; what is saved and read then comes afterwards.
+  virtual absl::Status AtEnd(Coordinator&, int64_t) { return absl::OkStatus(); }
   // What it must know again in a run that is resumed here.
   virtual void SaveState(std::map<std::string, double>&) const {}
   // Whether steps change that, not its calls alone. Stretches then end where a checkpoint is due.

@@ -81,6 +81,8 @@ absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int6
                                                   std::vector<int>& out) {
   WEFT_ASSIGN_OR_RETURN(SettledStep settled,
                         SettleStep(coordinator.clients(), coordinator.runs(), reported));
+  const std::set<int> left_out = std::exchange(left_out_, {});
+  std::erase_if(settled.left, [&](int rank) { return left_out.contains(rank); });
   if (static_cast<int>(settled.left.size()) == coordinator.size()) return settled;
   WEFT_ASSIGN_OR_RETURN(SurvivorPlan survivors, PlanWithout(job_.plan, settled.left));
   WEFT_ASSIGN_OR_RETURN(std::vector<JobProgram> programs, options_.repartition(survivors.plan));

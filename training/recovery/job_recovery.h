@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ class JobRecovery final : public LossHandler {
   // can. Such a job need not agree on steps (JobSpec::commits).
   static std::string WhyNot(const PreparedJob& job, const JobSpec& spec);
 
+  // The next GoOn goes on without this worker (its rank so far), though it answers.
+  void LeaveOut(int rank) { left_out_.insert(rank); }
+
   absl::StatusOr<SettledStep> GoOn(Coordinator& coordinator, const absl::Status& loss,
                                    int64_t reported) override;
   // How often it has, and workers that it has lost so.
@@ -60,6 +64,7 @@ class JobRecovery final : public LossHandler {
   PreparedJob& job_;
   const JobRecoveryOptions options_;
   int64_t losses_ = 0;
+  std::set<int> left_out_;
 };
 
 }  // namespace weft
