@@ -18,6 +18,7 @@
 #include "training/data/data_set.h"
 #include "training/job/job.h"
 #include "training/job/trainer.h"
+#include "training/recovery/replica_check.h"
 
 namespace weft::testing {
 
@@ -112,7 +113,14 @@ absl::StatusOr<TrainingOutcome> RunGraph(const Graph& model, const TrainingRun& 
   outcome.plan = job.plan;
   outcome.notes = job.notes;
   outcome.card_note = coordinator.card_note();
+  // Whatever the plan, replicas end with the same bits.
+  ReplicaCheckOptions at_end;
+  at_end.every = std::max<int64_t>(run.steps, 1);
+  at_end.on_divergence = OnDivergence::kStop;
+  at_end.say = [](const std::string&) {};
+  ReplicaCheck replicas(job, 0, at_end);
   TrainOptions options;
+  options.hooks = {&replicas};
   options.steps = run.steps;
   options.report_gradients = run.gradients;
   WEFT_ASSIGN_OR_RETURN(TrainResult result,
