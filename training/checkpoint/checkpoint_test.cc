@@ -35,6 +35,8 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 uint64_t ChecksumOf(const std::string& text) { return Checksum(std::as_bytes(std::span(text))); }
 
@@ -165,6 +167,21 @@ TEST_F(CheckpointTest, TensorsArePutTogetherFromTheirParts) {
   const auto unknown = checkpoint->Read("nothing");
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("'nothing'"));
+}
+
+// Later states may be wrong: no resume finds them, and what had been set aside before gives way.
+TEST_F(CheckpointTest, LaterOnesAreSetAside) {
+  for (const int64_t step : {100, 200, 300}) ASSERT_TRUE(Save(step).ok());
+  CheckpointStore store = Store();
+  EXPECT_THAT(*store.SetAsideAfter(300), IsEmpty());
+  EXPECT_THAT(*store.SetAsideAfter(150), ElementsAre(200, 300));
+  EXPECT_EQ(NewestStep(), 100);
+  EXPECT_THAT(*store.Steps(), ElementsAre(100));
+  ASSERT_TRUE(Save(200).ok());
+  EXPECT_EQ(NewestStep(), 200);
+  EXPECT_THAT(*store.SetAsideAfter(100), ElementsAre(200));
+  EXPECT_THAT(NamesIn(root_), UnorderedElementsAre("step-00000100", "step-00000200.suspect",
+                                                   "step-00000300.suspect"));
 }
 
 TEST_F(CheckpointTest, TheIndexIsWhatItWas) {
