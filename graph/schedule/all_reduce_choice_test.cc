@@ -1,5 +1,10 @@
 #include "graph/schedule/all_reduce_choice.h"
 
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "graph/schedule/testing/numeric_executor.h"
 #include "gtest/gtest.h"
 
 namespace weft {
@@ -58,6 +63,36 @@ TEST(AllReduceByTest, MakesTheScheduleOfTheName) {
             TreeAllReduce(4, 1, 40).ToString());
   EXPECT_EQ(AllReduceBy(AllReduceAlgorithm::kHierarchical, task, 1).ToString(),
             HierarchicalAllReduce(task.hosts, 1, 40).ToString());
+}
+
+// Replicas that get the same sums and update alike stay equal bit for bit: what they have in common
+// is compared (distributed/replica_copies.h). Floats of many magnitudes, so that order matters.
+TEST(AllReduceByTest, AllMembersEndWithTheSameBitsWhateverTheAlgorithm) {
+  constexpr int64_t kElements = 257;
+  std::mt19937 random(11);
+  std::uniform_real_distribution<float> exponents(-12, 12);
+  for (const auto algorithm : {AllReduceAlgorithm::kRing, AllReduceAlgorithm::kRecursiveDoubling,
+                               AllReduceAlgorithm::kHalvingDoubling, AllReduceAlgorithm::kTree,
+                               AllReduceAlgorithm::kHierarchical}) {
+    for (int members = 2; members <= 9; ++members) {
+      SCOPED_TRACE(::testing::Message() << AllReduceAlgorithmName(algorithm) << " of " << members);
+      AllReduceTask task{members, {}, kElements, 4};
+      for (int m = 0; m < members; ++m) task.hosts.push_back(m / 2);
+      std::vector<CollectiveSchedule> schedules;
+      std::vector<std::vector<float>> data(static_cast<size_t>(members));
+      for (int m = 0; m < members; ++m) {
+        schedules.push_back(AllReduceBy(algorithm, task, m));
+        for (int64_t i = 0; i < kElements; ++i) {
+          const float sign = random() % 2 == 0 ? 1.0F : -1.0F;
+          data[static_cast<size_t>(m)].push_back(sign * std::exp2(exponents(random)));
+        }
+      }
+      const auto sums = testing::NumericExecutor<float>(schedules, data).Run();
+      for (const std::vector<float>& sum : sums) {
+        EXPECT_EQ(std::memcmp(sum.data(), sums[0].data(), kElements * sizeof(float)), 0);
+      }
+    }
+  }
 }
 
 TEST(ParseAllReduceAlgorithmTest, KnowsItsOwnNamesOnly) {
