@@ -164,15 +164,17 @@ absl::Status ReplicaCheck::Check(Coordinator& coordinator, int64_t step) {
 std::string ReplicaCheck::Describe(const Coordinator& coordinator, const Divergence& divergence,
                                    const std::vector<DivergedCopies>& diverged) const {
   const bool known = HaveMajorities(diverged);
-  std::string text = absl::StrCat(
-      known ? "" : "one of ", absl::StrJoin(divergence.workers, known ? " and " : ", "),
-      divergence.workers.size() > 1 && known ? " have" : " has", " other bits than ",
-      known ? "most replicas" : "the others", " in ", NamesOf(divergence.variables), " after step ",
-      divergence.step);
+  const std::string variables = NamesOf(divergence.variables);
+  std::string text = absl::StrJoin(divergence.workers, " and ");
   if (known) {
-    absl::StrAppend(&text, ", such as ", coordinator.name(diverged.front().right));
+    absl::StrAppend(&text, divergence.workers.size() > 1 ? " have" : " has", " other bits in ",
+                    variables, " than most replicas, such as ",
+                    coordinator.name(diverged.front().right), ",");
+  } else {
+    absl::StrAppend(&text, " have different bits in ", variables);
   }
-  return absl::StrCat(text, ", and had the same after step ", divergence.since);
+  return absl::StrCat(text, " after step ", divergence.step, ", and had equal ones after step ",
+                      divergence.since);
 }
 
 absl::Status ReplicaCheck::End(Divergence divergence, const std::string& text) {
