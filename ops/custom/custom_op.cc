@@ -39,6 +39,7 @@ struct WeftCall {
     Misplaced<int>("add_node");
   }
   virtual WeftValue Constant(int32_t, double) { return Misplaced<int>("constant"); }
+  virtual int loop_threads() const { return 1; }
 
   // The first message counts.
   void Fail(const std::string& message) const {
@@ -82,58 +83,7 @@ namespace {
 // ---- The host table.
 
 int32_t FindAttribute(const WeftCall* call, const char* name, WeftAttribute* attribute) {
-  if (name == nullptr) return 0;
-  const auto& items = call->node().attributes.items();
-  const auto item = items.find(name);
-  if (item == items.end()) return 0;
-  *attribute = WeftAttribute{};
-  attribute->name = item->first.c_str();
-  if (const auto* i = std::get_if<int64_t>(&item->second)) {
-    attribute->type = WEFT_INT;
-    attribute->i = *i;
-  } else if (const auto* f = std::get_if<float>(&item->second)) {
-    attribute->type = WEFT_FLOAT;
-    attribute->f = *f;
-  } else if (const auto* s = std::get_if<std::string>(&item->second)) {
-    attribute->type = WEFT_STRING;
-    attribute->s = s->data();
-    attribute->count = s->size();
-  } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&item->second)) {
-    attribute->type = WEFT_INTS;
-    attribute->ints = ints->data();
-    attribute->count = ints->size();
-  } else if (const auto* floats = std::get_if<std::vector<float>>(&item->second)) {
-    attribute->type = WEFT_FLOATS;
-    attribute->floats = floats->data();
-    attribute->count = floats->size();
-  } else {
-    return 0;
-  }
-  return 1;
-}
-
-Attributes FromAbi(const WeftAttribute* attributes, int32_t count) {
-  Attributes result;
-  for (int32_t k = 0; k < count; ++k) {
-    const WeftAttribute& a = attributes[k];
-    switch (a.type) {
-      case WEFT_INT:
-        result.Set(a.name, a.i);
-        break;
-      case WEFT_FLOAT:
-        result.Set(a.name, a.f);
-        break;
-      case WEFT_STRING:
-        result.Set(a.name, std::string(a.s, a.count));
-        break;
-      case WEFT_INTS:
-        result.Set(a.name, std::vector<int64_t>(a.ints, a.ints + a.count));
-        break;
-      default:
-        result.Set(a.name, std::vector<float>(a.floats, a.floats + a.count));
-    }
-  }
-  return result;
+  return AttributeToAbi(call->node().attributes, name, attribute);
 }
 
 void AddNode(WeftCall* call, const char* domain, const char* op, const WeftValue* inputs,
@@ -144,7 +94,7 @@ void AddNode(WeftCall* call, const char* domain, const char* op, const WeftValue
   for (int32_t k = 0; k < num_inputs; ++k) {
     ids.push_back(inputs[k] <= 0 ? kNoValue : ValueId(inputs[k] - 1));
   }
-  call->AddNode(domain, op, std::move(ids), FromAbi(attributes, num_attributes), outputs,
+  call->AddNode(domain, op, std::move(ids), AttributesFromAbi(attributes, num_attributes), outputs,
                 num_outputs);
 }
 
@@ -356,6 +306,7 @@ class KernelCall final : public WeftCall {
     if (loops_ != nullptr) return loops_->Run(items, nanoseconds_per_item, body);
     cpu::ParallelFor(threads_, items, nanoseconds_per_item, 1, body);
   }
+  int loop_threads() const override { return loops_ == nullptr ? threads_ : 1; }
   void* stream() const override {
     return run_->stream == nullptr ? nullptr : run_->stream->native_handle();
   }
@@ -460,7 +411,7 @@ class GradientCall final : public WeftCall {
   static WeftValue ToAbi(ValueId id) { return id.valid() ? id.value + 1 : 0; }
   bool IsKnown(ValueId id) const {
     const Graph& graph = context_.graph();
-    if (id.value < graph.value_capacity() && graph.is_live(id)) return true;
+    if (id.valid() && id.value < graph.value_capacity() && graph.is_live(id)) return true;
     Fail("the gradient rule used a value that is not one of the graph");
     return false;
   }
@@ -496,6 +447,65 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareCustomKernel(const WeftOpDescript
                                                             const PrepareContext& context,
                                                             LoopRunner* loops) {
   return std::make_unique<CustomKernel>(run, op.user, context, loops);
+}
+
+const Node& NodeOfCall(const WeftCall& call) { return call.node(); }
+
+int LoopThreads(const WeftCall& call) { return call.loop_threads(); }
+
+int32_t AttributeToAbi(const Attributes& attributes, const char* name, WeftAttribute* attribute) {
+  if (name == nullptr) return 0;
+  const auto& items = attributes.items();
+  const auto item = items.find(name);
+  if (item == items.end()) return 0;
+  *attribute = WeftAttribute{};
+  attribute->name = item->first.c_str();
+  if (const auto* i = std::get_if<int64_t>(&item->second)) {
+    attribute->type = WEFT_INT;
+    attribute->i = *i;
+  } else if (const auto* f = std::get_if<float>(&item->second)) {
+    attribute->type = WEFT_FLOAT;
+    attribute->f = *f;
+  } else if (const auto* s = std::get_if<std::string>(&item->second)) {
+    attribute->type = WEFT_STRING;
+    attribute->s = s->data();
+    attribute->count = s->size();
+  } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&item->second)) {
+    attribute->type = WEFT_INTS;
+    attribute->ints = ints->data();
+    attribute->count = ints->size();
+  } else if (const auto* floats = std::get_if<std::vector<float>>(&item->second)) {
+    attribute->type = WEFT_FLOATS;
+    attribute->floats = floats->data();
+    attribute->count = floats->size();
+  } else {
+    return 0;
+  }
+  return 1;
+}
+
+Attributes AttributesFromAbi(const WeftAttribute* attributes, int32_t count) {
+  Attributes result;
+  for (int32_t k = 0; k < count; ++k) {
+    const WeftAttribute& a = attributes[k];
+    switch (a.type) {
+      case WEFT_INT:
+        result.Set(a.name, a.i);
+        break;
+      case WEFT_FLOAT:
+        result.Set(a.name, a.f);
+        break;
+      case WEFT_STRING:
+        result.Set(a.name, std::string(a.s, a.count));
+        break;
+      case WEFT_INTS:
+        result.Set(a.name, std::vector<int64_t>(a.ints, a.ints + a.count));
+        break;
+      default:
+        result.Set(a.name, std::vector<float>(a.floats, a.floats + a.count));
+    }
+  }
+  return result;
 }
 
 }  // namespace weft

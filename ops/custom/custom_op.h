@@ -37,6 +37,19 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareCustomKernel(const WeftOpDescript
                                                             const PrepareContext& context,
                                                             LoopRunner* loops = nullptr);
 
+// ---- For whoever stands between the host and a library (ops/custom/isolation).
+
+// The node that a call of these functions is about. Lives as long as the call.
+const Node& NodeOfCall(const WeftCall& call);
+// Threads among which `parallel_for` of a kernel's call divides its loops; 1 in other calls, and
+// where a LoopRunner runs them.
+int LoopThreads(const WeftCall& call);
+
+// The attribute as the library sees it, with pointers into `attributes`; 0 when it is absent or of
+// a type that libraries do not see. And back, as values of a new node.
+int32_t AttributeToAbi(const Attributes& attributes, const char* name, WeftAttribute* attribute);
+Attributes AttributesFromAbi(const WeftAttribute* attributes, int32_t count);
+
 }  // namespace weft
 
 #endif  // WEFT_OPS_CUSTOM_CUSTOM_OP_H_

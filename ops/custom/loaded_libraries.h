@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "ops/custom_op.h"
 
 namespace weft {
@@ -14,8 +15,12 @@ struct OpLibrary {
   std::string path;      // absolute, as it was loaded
   std::string checksum;  // of the file's content, 16 hexadecimal digits
   // Full names, "example::Square", of those that the policy of operators allows.
-  std::vector<std::string> ops;
-  std::vector<std::string> forbidden;  // those that it does not allow: they stay unknown
+  std::vector<std::string> ops = {};
+  std::vector<std::string> forbidden = {};  // those that it does not allow: they stay unknown
+  // Its code runs in a process of its own (ops/custom/isolation), which may take `op_timeout` for
+  // one call; zero: as long as it wants.
+  bool is_isolated = false;
+  absl::Duration op_timeout = absl::ZeroDuration();
 };
 
 // For the loader. Ops of the description that `library` does not name stay unknown. `description`

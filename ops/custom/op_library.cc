@@ -146,50 +146,39 @@ class Declaration {
   const WeftOpDescriptor& op_;
 };
 
-absl::Status RegisterKernels(const WeftOpDescriptor& op) {
+absl::Status RegisterKernels(const WeftOpDescriptor& op, const KernelWrapper& wrapper) {
   const auto add = [&](DeviceKind device, WeftFunction run) {
     if (run == nullptr) return absl::OkStatus();
-    return KernelRegistry::Global().Register(op.domain, op.name, device,
-                                             [&op, run](const PrepareContext& context) {
-                                               return PrepareCustomKernel(op, run, context);
-                                             });
+    const auto prepare = [&op, run, wrapper](const PrepareContext& context)
+        -> absl::StatusOr<std::unique_ptr<Kernel>> {
+      WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, PrepareCustomKernel(op, run, context));
+      return wrapper == nullptr ? std::move(kernel) : wrapper(std::move(kernel), context);
+    };
+    return KernelRegistry::Global().Register(op.domain, op.name, device, prepare);
   };
   WEFT_RETURN_IF_ERROR(add(DeviceKind::kCpu, op.run_cpu));
   return add(DeviceKind::kCuda, op.run_cuda);
 }
 
-// Fills in the names. Everything is checked before anything is registered. What the process's
-// policy of operators does not allow is left out: nobody can call a function of such an op.
-absl::Status RegisterAll(const WeftOpLibrary& library, OpLibrary& loaded) {
-  std::vector<std::pair<const WeftOpDescriptor*, OpSchema>> allowed;
-  std::set<std::string> names;
-  for (uint32_t k = 0; k < library.num_ops; ++k) {
-    const WeftOpDescriptor& op = library.ops[k];
-    WEFT_ASSIGN_OR_RETURN(OpSchema schema, Declaration(op).Schema());
-    const std::string name = FullName(op);
-    if (!CurrentOperatorPolicy().Check(op.domain, op.name).ok()) {
-      loaded.forbidden.push_back(name);
-      continue;
-    }
-    allowed.emplace_back(&op, std::move(schema));
-    const bool is_new =
-        names.insert(name).second && OpRegistry::Global().Find(op.domain, op.name) == nullptr;
-    if (!is_new) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("op '", name, "' is there already: declared twice, or by another library"));
-    }
-  }
-  if (library.num_ops == 0) return absl::InvalidArgumentError("it declares no op");
-  for (auto& [op, schema] : allowed) {
-    WEFT_RETURN_IF_ERROR(OpRegistry::Global().Register(std::move(schema)));
-    WEFT_RETURN_IF_ERROR(RegisterKernels(*op));
-  }
-  loaded.ops.assign(names.begin(), names.end());
-  return absl::OkStatus();
+// Which file a path names, and in which state: the checksum, which stands for the library in the
+// handshake of a job, must be that of what the loader has read, which opens the file itself.
+using FileState = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
+FileState StateOf(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  return {info.st_dev,          info.st_ino,         info.st_size,        info.st_mtim.tv_sec,
+          info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec};
 }
 
+absl::Status InLibrary(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("op library '", path, "': ", std::string(status.message())));
+}
+
+}  // namespace
+
 // The handshake: nothing of a library is looked at before its version.
-absl::StatusOr<const WeftOpLibrary*> Open(const std::string& path) {
+absl::StatusOr<const WeftOpLibrary*> OpenOpLibrary(const std::string& path) {
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -215,46 +204,71 @@ absl::StatusOr<const WeftOpLibrary*> Open(const std::string& path) {
   return library;
 }
 
-// Which file a path names, and in which state: the checksum, which stands for the library in the
-// handshake of a job, must be that of what the loader has read, which opens the file itself.
-using FileState = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
-FileState StateOf(const std::string& path) {
-  struct stat info = {};
-  if (stat(path.c_str(), &info) != 0) return {};
-  return {info.st_dev,          info.st_ino,         info.st_size,        info.st_mtim.tv_sec,
-          info.st_mtim.tv_nsec, info.st_ctim.tv_sec, info.st_ctim.tv_nsec};
+// Everything is checked before anything is registered. What the process's policy of operators does
+// not allow is left out: nobody can call a function of such an op.
+absl::Status RegisterOpLibrary(const WeftOpLibrary& description, OpLibrary& library,
+                               const KernelWrapper& wrapper) {
+  std::vector<std::pair<const WeftOpDescriptor*, OpSchema>> allowed;
+  std::set<std::string> names;
+  for (uint32_t k = 0; k < description.num_ops; ++k) {
+    const WeftOpDescriptor& op = description.ops[k];
+    WEFT_ASSIGN_OR_RETURN(OpSchema schema, Declaration(op).Schema());
+    const std::string name = FullName(op);
+    if (!CurrentOperatorPolicy().Check(op.domain, op.name).ok()) {
+      library.forbidden.push_back(name);
+      continue;
+    }
+    allowed.emplace_back(&op, std::move(schema));
+    const bool is_new =
+        names.insert(name).second && OpRegistry::Global().Find(op.domain, op.name) == nullptr;
+    if (!is_new) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("op '", name, "' is there already: declared twice, or by another library"));
+    }
+  }
+  if (description.num_ops == 0) return absl::InvalidArgumentError("it declares no op");
+  for (auto& [op, schema] : allowed) {
+    WEFT_RETURN_IF_ERROR(OpRegistry::Global().Register(std::move(schema)));
+    WEFT_RETURN_IF_ERROR(RegisterKernels(*op, wrapper));
+  }
+  library.ops.assign(names.begin(), names.end());
+  AddLoadedLibrary(library, description);
+  return absl::OkStatus();
 }
 
-absl::Status InLibrary(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(),
-                      absl::StrCat("op library '", path, "': ", std::string(status.message())));
+absl::StatusOr<OpLibraryFile> ReadOpLibrary(FileSystem& files, const std::string& path) {
+  OpLibraryFile file;
+  WEFT_ASSIGN_OR_RETURN(file.bytes, files.MapFile(path));
+  WEFT_RETURN_IF_ERROR(VerifyFile(files, path, file.bytes->bytes()).status());
+  file.library.path = std::filesystem::absolute(path).string();
+  file.library.checksum = absl::StrFormat("%016x", Checksum(file.bytes->bytes()));
+  for (const OpLibrary& library : LoadedOpLibraries()) {
+    if (library.checksum != file.library.checksum) continue;
+    file.library = library;
+    file.is_loaded = true;
+    break;
+  }
+  return file;
 }
-
-}  // namespace
 
 absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& path,
                                         absl::Duration patience) {
   const FileState before = StateOf(path);
-  const auto file = files.MapFile(path);
+  absl::StatusOr<OpLibraryFile> file = ReadOpLibrary(files, path);
   if (!file.ok()) return InLibrary(path, file.status());
-  const auto manifest = VerifyFile(files, path, (*file)->bytes());
-  if (!manifest.ok()) return InLibrary(path, manifest.status());
-  const std::string checksum = absl::StrFormat("%016x", Checksum((*file)->bytes()));
-  for (const OpLibrary& library : LoadedOpLibraries()) {
-    if (library.checksum == checksum) return library;
-  }
-  OpLibrary library{std::filesystem::absolute(path).string(), checksum, {}, {}};
-  const absl::Status tried = TryApart([&library] { return Open(library.path).status(); }, patience);
+  OpLibrary& library = file->library;
+  if (file->is_loaded) return library;
+  const absl::Status tried =
+      TryApart([&library] { return OpenOpLibrary(library.path).status(); }, patience);
   if (!tried.ok()) return InLibrary(path, tried);
-  const absl::StatusOr<const WeftOpLibrary*> description = Open(library.path);
+  const absl::StatusOr<const WeftOpLibrary*> description = OpenOpLibrary(library.path);
   if (!description.ok()) return InLibrary(path, description.status());
   if (StateOf(path) != before) {
     return InLibrary(
         path, absl::FailedPreconditionError("the file was changed while it was loaded; try again"));
   }
-  const absl::Status registered = RegisterAll(**description, library);
+  const absl::Status registered = RegisterOpLibrary(**description, library);
   if (!registered.ok()) return InLibrary(path, registered);
-  AddLoadedLibrary(library, **description);
   return library;
 }
 

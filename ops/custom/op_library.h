@@ -2,11 +2,15 @@
 #ifndef WEFT_OPS_CUSTOM_OP_LIBRARY_H_
 #define WEFT_OPS_CUSTOM_OP_LIBRARY_H_
 
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "ops/custom/loaded_libraries.h"
+#include "ops/custom_op.h"
+#include "ops/kernel.h"
 #include "platform/file_system.h"
 
 namespace weft {
@@ -27,6 +31,31 @@ namespace weft {
 // FailedPrecondition when the file is changed meanwhile. Nothing is registered then.
 absl::StatusOr<OpLibrary> LoadOpLibrary(FileSystem& files, const std::string& path,
                                         absl::Duration patience = absl::Seconds(10));
+
+// ---- The parts of it, for libraries that run apart (ops/custom/isolation).
+
+// The file of a library before anything of it runs: path and checksum are filled in.
+struct OpLibraryFile {
+  std::shared_ptr<const MappedFile> bytes;
+  OpLibrary library;
+  bool is_loaded = false;  // the same content was loaded before: `library` is that one
+};
+// Errors as of LoadOpLibrary, without the file's name.
+absl::StatusOr<OpLibraryFile> ReadOpLibrary(FileSystem& files, const std::string& path);
+
+// Loads it into this process and compares the versions: code of it runs. What is returned lives as
+// long as the process. InvalidArgument for one that does not fit.
+absl::StatusOr<const WeftOpLibrary*> OpenOpLibrary(const std::string& path);
+
+// What becomes of each kernel of a library; null: nothing.
+using KernelWrapper = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(
+    std::unique_ptr<Kernel> kernel, const PrepareContext& context)>;
+
+// Checks what a library declares, and makes what of it the policy allows known to this process;
+// fills in the names of `library`. `description` must live as long as the process, and need not be
+// trusted but for its pointers and counts. Nothing is registered after an error.
+absl::Status RegisterOpLibrary(const WeftOpLibrary& description, OpLibrary& library,
+                               const KernelWrapper& wrapper = nullptr);
 
 }  // namespace weft
 
