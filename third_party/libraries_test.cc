@@ -5,6 +5,7 @@
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <re2/re2.h>
+#include <seccomp.h>
 #include <zlib.h>
 
 #include <cstdint>
@@ -116,6 +117,13 @@ TEST(Libraries, OpenSsl) {
 }
 
 TEST(Libraries, Re2) { EXPECT_TRUE(RE2::FullMatch("weft", "[a-w]+t")); }
+
+TEST(Libraries, Seccomp) {
+  const scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+  ASSERT_NE(filter, nullptr);
+  EXPECT_EQ(seccomp_rule_add(filter, SCMP_ACT_ERRNO(1), SCMP_SYS(socket), 0), 0);
+  seccomp_release(filter);
+}
 
 TEST(Libraries, XxHash) {
   // XXH3-64 of no bytes with seed 0, from the reference implementation's own tests.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <optional>
 #include <ostream>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "graph/policy/file_verifier.h"
 #include "graph/policy/operator_policy.h"
 #include "graph/schema_lookup.h"
+#include "ops/custom/isolation/load_isolated.h"
 #include "ops/custom/op_library.h"
 #include "platform/file_system.h"
 #include "platform/log.h"
@@ -107,6 +109,8 @@ std::string Parse(CLI::App& app, const std::vector<std::string>& arguments) {
 // Options that commands have without declaring them.
 struct CommonFlags {
   std::vector<std::string> op_libraries;
+  bool isolate_ops = false;
+  std::optional<double> op_timeout;  // seconds
   std::vector<std::string> allowed_ops;
   std::vector<std::string> denied_ops;
   std::vector<std::string> keys;
@@ -119,6 +123,17 @@ void AddCommonOptions(const Command& command, CLI::App& app, CommonFlags& flags)
     app.add_option("--op_library,--op-library", flags.op_libraries,
                    "a shared library of custom ops (docs/custom-ops.md); may be repeated")
         ->type_name("FILE.so")
+        ->group(kTrustOptions);
+    app.add_flag("--isolate-ops", flags.isolate_ops,
+                 "run the code of op libraries in processes of their own, which have no network and "
+                 "write no file: one that crashes is an error of its node. For workers that the "
+                 "command starts, too; others have the flag themselves")
+        ->group(kTrustOptions);
+    app.add_option("--op-timeout", flags.op_timeout,
+                   "with --isolate-ops, how long one call of a library's function may take: 0 is as "
+                   "long as it wants (default 60)")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(0.0, 1e6))
         ->group(kTrustOptions);
     app.add_option("--allow-ops", flags.allowed_ops,
                    "the only operators that models may have: NAME, for ONNX's own, DOMAIN::NAME or "
@@ -168,9 +183,17 @@ absl::Status SetPolicy(const CommonFlags& flags) {
   return absl::OkStatus();
 }
 
-absl::Status LoadOpLibraries(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    const auto library = LoadOpLibrary(RealFileSystem(), path);
+absl::Status LoadOpLibraries(const CommonFlags& flags) {
+  if (flags.op_timeout.has_value() && !flags.isolate_ops) {
+    return UsageError(
+        "--op-timeout: only a library that runs apart can be ended; add --isolate-ops");
+  }
+  IsolationOptions isolation;
+  if (flags.op_timeout.has_value()) isolation.op_timeout = absl::Seconds(*flags.op_timeout);
+  for (const std::string& path : flags.op_libraries) {
+    const auto library = flags.isolate_ops
+                             ? LoadIsolatedOpLibrary(RealFileSystem(), path, isolation)
+                             : LoadOpLibrary(RealFileSystem(), path);
     if (!library.ok()) return WithExitCode(library.status(), ExitCode::kPlan);
   }
   return absl::OkStatus();
@@ -215,7 +238,7 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments, Cons
   SetLogName(command.name());
   const absl::Status policy = WithExitCode(SetPolicy(flags), ExitCode::kUsage);
   if (!policy.ok()) return Fail(policy, "", console);
-  const absl::Status loaded = LoadOpLibraries(flags.op_libraries);
+  const absl::Status loaded = LoadOpLibraries(flags);
   if (!loaded.ok()) return Fail(loaded, "", console);
   NoteUnmatchedPatterns(console);
   absl::StatusOr<ExitCode> result = command.Run(console);

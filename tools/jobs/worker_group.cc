@@ -24,8 +24,14 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec&
   LocalClusterOptions options;
   WEFT_ASSIGN_OR_RETURN(std::string executable, CurrentExecutable());
   options.command = {std::move(executable), "worker"};
+  bool isolates = false;
   for (const OpLibrary& library : LoadedOpLibraries()) {
     options.command.insert(options.command.end(), {"--op_library", library.path});
+    if (!library.is_isolated || isolates) continue;
+    isolates = true;  // all are, or none
+    options.command.insert(
+        options.command.end(),
+        {"--isolate-ops", "--op-timeout", absl::StrCat(absl::ToDoubleSeconds(library.op_timeout))});
   }
   options.command.insert(options.command.end(),
                          {"--log-level", LogLevelNames()[static_cast<size_t>(CurrentLogLevel())]});

@@ -167,6 +167,22 @@ void HelperCall::AddNode(std::string_view domain, std::string_view op, const Wef
   }
 }
 
+void HelperCall::SetInputGradient(int32_t i, WeftValue gradient) {
+  MessageWriter arguments;
+  arguments.Number(i);
+  arguments.Number(gradient);
+  MutexLock lock(mutex_);
+  Ask(HostFunction::kSetInputGradient, arguments);
+}
+
+WeftValue HelperCall::Constant(int32_t dtype, double value) {
+  MessageWriter arguments;
+  arguments.Number(dtype);
+  arguments.Number(value);
+  MutexLock lock(mutex_);
+  return NumberOf<WeftValue>(Ask(HostFunction::kConstant, arguments));
+}
+
 const WeftHost& HelperCall::Table() {
   static const WeftHost table = MakeTable();
   return table;
@@ -221,11 +237,7 @@ WeftHost HelperCall::MakeTable() {
     return NumberOf<int32_t>(Of(c).Ask(HostFunction::kNeedsInputGradient, i));
   };
   host.set_input_gradient = [](C* c, int32_t i, WeftValue gradient) {
-    MessageWriter arguments;
-    arguments.Number(i);
-    arguments.Number(gradient);
-    MutexLock lock(Of(c).mutex_);
-    Of(c).Ask(HostFunction::kSetInputGradient, arguments);
+    Of(c).SetInputGradient(i, gradient);
   };
   host.add_node = [](C* c, const char* domain, const char* op, const WeftValue* inputs,
                      int32_t num_inputs, const WeftAttribute* attributes, int32_t num_attributes,
@@ -233,13 +245,7 @@ WeftHost HelperCall::MakeTable() {
     Of(c).AddNode(TextOf(domain), TextOf(op), inputs, num_inputs, attributes, num_attributes,
                   outputs, num_outputs);
   };
-  host.constant = [](C* c, int32_t dtype, double value) {
-    MessageWriter arguments;
-    arguments.Number(dtype);
-    arguments.Number(value);
-    MutexLock lock(Of(c).mutex_);
-    return NumberOf<WeftValue>(Of(c).Ask(HostFunction::kConstant, arguments));
-  };
+  host.constant = [](C* c, int32_t dtype, double value) { return Of(c).Constant(dtype, value); };
   return host;
 }
 

@@ -70,6 +70,8 @@ class HelperCall {
   void SetOutputType(int32_t i, const WeftType& type);
   void ParallelFor(int64_t items, double nanoseconds, void (*body)(void*, int64_t, int64_t),
                    void* argument);
+  void SetInputGradient(int32_t i, WeftValue gradient);
+  WeftValue Constant(int32_t dtype, double value);
   void AddNode(std::string_view domain, std::string_view op, const WeftValue* inputs,
                int32_t num_inputs, const WeftAttribute* attributes, int32_t num_attributes,
                WeftValue* outputs, int32_t num_outputs);

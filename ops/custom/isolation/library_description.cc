@@ -12,7 +12,11 @@ namespace weft {
 namespace {
 
 // Which functions an op has, as bits.
-enum : uint32_t { kHasInfer = 1, kHasCpu = 2, kHasCuda = 4, kHasGradient = 8, kHasFlops = 16 };
+constexpr uint32_t kHasInfer = 1;
+constexpr uint32_t kHasCpu = 2;
+constexpr uint32_t kHasCuda = 4;
+constexpr uint32_t kHasGradient = 8;
+constexpr uint32_t kHasFlops = 16;
 
 // A text that may be null.
 void WriteText(const char* text, MessageWriter& message) {
