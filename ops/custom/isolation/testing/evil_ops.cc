@@ -28,7 +28,8 @@ void Loop() {
   }
 }
 
-[[noreturn]] void ThrowWhereNothingMay() noexcept { throw std::runtime_error("no way out"); }
+[[noreturn]] void ThrowAnything() { throw std::runtime_error("no way out"); }
+[[noreturn]] void ThrowWhereNothingMay() noexcept { ThrowAnything(); }
 
 void WriteGarbage() {
   const std::string garbage(100, 'x');
