@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<Tensor>> RunDescriptor(const WeftOpDescriptor& op,
   for (const Tensor& input : op_case.inputs)
     in.push_back(input.valid() ? input.raw_data() : nullptr);
   std::vector<void*> out;
-  for (Tensor& output : *outputs) out.push_back(output.mutable_raw_data());
+  for (Tensor& output : *outputs) out.push_back(output.raw_data());
   KernelContext context;
   context.inputs = in.data();
   context.outputs = out.data();
@@ -115,7 +115,8 @@ void ExpectSameBits(const char* path, const testing::OpCase& op_case,
     const Tensor& expected = (*here)[i];
     const Tensor& actual = (*apart)[i];
     ASSERT_EQ(actual.shape(), expected.shape());
-    EXPECT_EQ(std::memcmp(actual.raw_data(), expected.raw_data(), expected.num_bytes()), 0)
+    if (expected.bytes() == 0) continue;
+    EXPECT_EQ(std::memcmp(actual.raw_data(), expected.raw_data(), expected.bytes()), 0)
         << op_case.ToString() << ", output " << i;
   }
 }
@@ -123,7 +124,8 @@ void ExpectSameBits(const char* path, const testing::OpCase& op_case,
 TEST_F(IsolationTest, TheExampleGivesTheSameBits) {
   for (const int64_t size : {0, 1, 1000, 300'000}) {
     for (const int threads : {1, 2, 3}) {
-      const NodeRunOptions options{.threads = threads};
+      NodeRunOptions options;
+      options.threads = threads;
       const Tensor gate = testing::RandomTensor({size}, 1);
       const Tensor up = testing::RandomTensor({size}, 2);
       const Tensor dy = testing::RandomTensor({size}, 3);
@@ -182,7 +184,7 @@ TEST_F(IsolationTest, OnlyAKernelThatAsksForTheStepDependsOnIt) {
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     auto outputs = node->AllocateOutputs();
     const void* in[] = {tell.inputs[0].raw_data()};
-    void* out[] = {outputs->front().mutable_raw_data()};
+    void* out[] = {outputs->front().raw_data()};
     KernelContext context;
     context.inputs = in;
     context.outputs = out;
@@ -200,7 +202,7 @@ TEST_F(IsolationTest, ManyThreadsMayCall) {
         const Tensor x = testing::RandomTensor({size * 10}, static_cast<uint64_t>(t) * 100 + 1);
         const auto y = testing::RunOp({.domain = "evil", .op = "Act", .inputs = {x}});
         ASSERT_TRUE(y.ok()) << y.status();
-        ASSERT_EQ(std::memcmp(y->front().raw_data(), x.raw_data(), x.num_bytes()), 0);
+        ASSERT_EQ(std::memcmp(y->front().raw_data(), x.raw_data(), x.bytes()), 0);
       }
     });
   }

@@ -57,31 +57,6 @@ void RunSize(op::KernelContext& context) {
   });
 }
 
-void RunScale(op::KernelContext& context) {
-  const float factor = context.Float("factor", 1);
-  const float* const x = context.Input(0).Data<float>();
-  float* const y = context.Output(0).Data<float>();
-  context.ParallelFor(context.Output(0).Elements(), 50, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) y[i] = factor * x[i];
-  });
-}
-
-// dx = factor * dy, with nodes that change nothing and have attributes of each type. `x` has two
-// dimensions.
-void ScaleGradient(op::GradientContext& context) {
-  if (!context.NeedsInputGradient(0)) return;
-  const op::Value factor = context.Constant(op::kFloat32, context.Float("factor", 1));
-  op::Value dx = context.Op("", "Mul", {context.OutputGradient(0), factor});
-  dx = context.Op("", "LeakyRelu", {dx}, {{"alpha", 1.0f}});
-  dx = context.Op("", "Flatten", {dx}, {{"axis", 1}});
-  const std::vector<int64_t> turned = {1, 0};
-  dx = context.Op("", "Transpose", {dx}, {{"perm", turned}});
-  dx = context.Op("", "Transpose", {dx}, {{"perm", turned}});
-  const op::Value none =
-      context.Op("", "Mul", {context.Output(0), context.Constant(op::kFloat32, 0)});
-  context.SetInputGradient(0, context.Op("", "Add", {dx, none}));
-}
-
 }  // namespace
 
 WEFT_OP_LIBRARY(library) {
@@ -112,12 +87,4 @@ WEFT_OP_LIBRARY(library) {
       .Output("y")
       .Infer(InferSize)
       .Cpu(RunSize);
-  library.Op("telling", "Scale")
-      .Input("x", {op::kFloat32})
-      .Output("y")
-      .Attr("factor", WEFT_FLOAT)
-      .Infer([](op::InferContext& context) { context.SetOutput(0, context.InputType(0)); })
-      .Cpu(RunScale)
-      .Gradient(ScaleGradient)
-      .Sharding("... -> ...");
 }
