@@ -145,13 +145,13 @@ constexpr int kHarmlessCalls[] = {
 constexpr uint64_t kWritingFlags =
     O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
 
-struct CallRule {
+struct ArgumentRule {
   int call;
   scmp_arg_cmp argument;
 };
 
 // Allowed where the argument is so.
-std::vector<CallRule> RulesOfArguments() {
+std::vector<ArgumentRule> RulesOfArguments() {
   const auto self = static_cast<scmp_datum_t>(getpid());
   return {
       {SCMP_SYS(open), SCMP_A1(SCMP_CMP_MASKED_EQ, kWritingFlags, O_RDONLY)},
@@ -183,7 +183,7 @@ absl::Status FilterCalls() {
   for (const int call : kHarmlessCalls) {
     if (error == 0) error = seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, call, 0, nullptr);
   }
-  for (const CallRule& rule : RulesOfArguments()) {
+  for (const ArgumentRule& rule : RulesOfArguments()) {
     if (error != 0) break;
     error = seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, rule.call, 1, &rule.argument);
   }

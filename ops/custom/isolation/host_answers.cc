@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kLongestReason = 4000;       // characters of an error that a library words
-constexpr int32_t kMostOutputsOfNode = 4096;  // of a node that a gradient adds
+constexpr int32_t kMaxOutputsOfNode = 4096;  // of a node that a gradient adds
 
 void AnswerType(const WeftType& type, MessageWriter& answer) {
   answer.Number(type.dtype);
@@ -54,7 +54,7 @@ void AddNodeOfGradient(const WeftHost& host, WeftCall& call, MessageReader& ques
   const Attributes attributes = ReadAttributes(question);
   const auto num_outputs = question.Number<int32_t>();
   if (!question.WasAll()) return;
-  if (num_outputs < 0 || num_outputs > kMostOutputsOfNode) {
+  if (num_outputs < 0 || num_outputs > kMaxOutputsOfNode) {
     return host.fail(&call, "the gradient rule asked for a node with too many outputs");
   }
   std::vector<WeftAttribute> raw;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kPlaceAlignment = 64;  // of a tensor in the shared memory
 constexpr size_t kPageBytes = 4096;
-constexpr int kMostQuestions = 1 << 20;  // of one call: a library must not fill our memory
+constexpr int kMaxQuestions = 1 << 20;  // of one call: a library must not fill our memory
 constexpr size_t kLongestException = 4000;
 
 size_t RoundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -246,10 +246,11 @@ absl::Status IsolatedLibrary::Call(LibraryFunction function, uint32_t op, const 
   CallMessage message = BeginOfCall(function, op, host, call);
   const absl::Status status = Exchange(message, host, call, flops);
   if (status.ok()) return status;
-  const std::string_view name = LibraryFunctionName(function);
-  const std::string end =
-      EndHelper(status, options_.op_timeout, absl::StrCat("in ", std::string(name)));
-  if (IsDoingOfHelper(status)) return absl::InvalidArgumentError(subject + end);
+  if (IsDoingOfHelper(status)) {
+    const std::string where = absl::StrCat("in ", std::string(LibraryFunctionName(function)));
+    return absl::InvalidArgumentError(subject + EndHelper(status, options_.op_timeout, where));
+  }
+  helper_ = nullptr;  // it waits in the midst of the call
   return absl::Status(status.code(),
                       absl::StrCat(subject, "cannot run apart: ", std::string(status.message())));
 }
@@ -267,7 +268,7 @@ absl::Status IsolatedLibrary::Exchange(CallMessage& message, const WeftHost& hos
     mutex_.AssertHeld();
     return ShareValue(data, bytes, deadline);
   };
-  for (int questions = 0; questions < kMostQuestions; ++questions) {
+  for (int questions = 0; questions < kMaxQuestions; ++questions) {
     WEFT_ASSIGN_OR_RETURN(const ReceivedFrame frame, channel.Receive(deadline));
     if (frame.kind == HelperFrame::kThrew) {
       thrown_ = absl::StrCat(": ", frame.payload);

@@ -82,9 +82,9 @@ absl::StatusOr<std::unique_ptr<LibraryDescription>> LibraryDescription::Parse(
 }
 
 const char* LibraryDescription::ReadText(MessageReader& message) {
-  const bool is_there = message.Number<uint8_t>() != 0;
+  const bool is_present = message.Number<uint8_t>() != 0;
   std::string text(message.Text());
-  return is_there ? texts_.emplace_back(std::move(text)).c_str() : nullptr;
+  return is_present ? texts_.emplace_back(std::move(text)).c_str() : nullptr;
 }
 
 const std::vector<WeftOperand>& LibraryDescription::ReadOperands(MessageReader& message) {

@@ -135,7 +135,8 @@ absl::StatusOr<OpLibrary> Load(FileSystem& files, const std::string& path,
   WEFT_ASSIGN_OR_RETURN(const std::string description, apart->library->Describe());
   WEFT_ASSIGN_OR_RETURN(apart->description, LibraryDescription::Parse(description, functions));
   for (uint32_t k = 0; k < apart->description->library().num_ops; ++k) {
-    apart->description->SetUser(k, &apart->ops.emplace_back(LibraryApart::Op{apart->library.get(), k}));
+    apart->description->SetUser(
+        k, &apart->ops.emplace_back(LibraryApart::Op{apart->library.get(), k}));
   }
   file.library.is_isolated = true;
   file.library.op_timeout = options.op_timeout;
