@@ -57,6 +57,21 @@ TEST(CallMessageTest, ThatIsCutOffOrGoesOnIsRefused) {
   EXPECT_FALSE(DecodeCall(bytes + "x").ok());
 }
 
+// One byte of another value is a call, another one or none: never a crash.
+TEST(CallMessageTest, AnyByteMayBeAnother) {
+  const std::string bytes = EncodeCall(SomeCall());
+  int calls = 0;
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    for (const int change : {1, 0x80, 0xff}) {
+      std::string changed = bytes;
+      changed[at] = static_cast<char>(changed[at] ^ change);
+      calls += DecodeCall(changed).ok();
+    }
+  }
+  EXPECT_GT(calls, 0);
+  EXPECT_LT(calls, static_cast<int>(3 * bytes.size()));
+}
+
 // A length beyond the message would ask for that much memory.
 TEST(MessageReaderTest, TakesNoLengthThatTheMessageCannotHold) {
   MessageWriter message;
