@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
@@ -29,14 +30,34 @@ std::string WithSlash(const std::string& path) {
   return absl::EndsWith(path, "/") ? path : absl::StrCat(path, "/");
 }
 
+absl::Status NeverAllowed(const char* action, const std::string& path) {
+  return absl::PermissionDeniedError(
+      absl::StrCat("a worker does not ", action, " for others ('", path, "')"));
+}
+
 }  // namespace
 
-RestrictedFiles::RestrictedFiles(FileSystem& files, const std::vector<std::string>& folders)
-    : files_(files) {
-  for (const std::string& folder : folders) {
+RestrictedFiles::RestrictedFiles(FileSystem& files, const AllowedFolders& allowed)
+    : files_(files), writable_(allowed.writable), flag_(allowed.flag) {
+  for (const std::string& folder : allowed.folders) {
     const std::string canonical = Canonical(folder);
     if (!canonical.empty()) folders_.push_back(WithSlash(canonical));
   }
+}
+
+absl::Status RestrictedFiles::Outside(const std::string& path) const {
+  const char* const use = writable_ ? "write to" : "read from";
+  const auto name = [](std::string* out, const std::string& folder) {
+    // "/data/" as it was given, "/" as it is.
+    out->append(folder, 0, std::max<size_t>(folder.size() - 1, 1));
+  };
+  const std::string seen =
+      folders_.empty()
+          ? absl::StrCat("'", path, "': jobs may ", use, " no folder of this worker")
+          : absl::StrCat("'", path, "' is not below a folder that jobs may ", use,
+                         " on this worker (", absl::StrJoin(folders_, ", ", name), ")");
+  return absl::PermissionDeniedError(
+      absl::StrCat(seen, "; start it with ", flag_, " FOLDER to add one"));
 }
 
 absl::StatusOr<RestrictedFiles::Place> RestrictedFiles::Find(const std::string& path) const {
@@ -46,10 +67,7 @@ absl::StatusOr<RestrictedFiles::Place> RestrictedFiles::Find(const std::string& 
     const bool is_folder = canonical.size() <= folder.size();
     return Place{folder, is_folder ? "." : canonical.substr(folder.size())};
   }
-  return absl::PermissionDeniedError(
-      absl::StrCat("'", path,
-                   "' is not below a folder that this worker may use; start it with --allow-path "
-                   "FOLDER to add one"));
+  return Outside(path);
 }
 
 absl::StatusOr<std::string> RestrictedFiles::ReadFileUpTo(const std::string& path,
@@ -81,6 +99,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> RestrictedFiles::MapFileBeneat
 }
 
 absl::Status RestrictedFiles::WriteFileAtomically(const std::string& path, std::string_view bytes) {
+  if (!writable_) return NeverAllowed("write files that jobs read", path);
   WEFT_ASSIGN_OR_RETURN(const Place place, Find(path));
   return WriteFileBeneath(place.folder, place.relative, bytes);
 }
@@ -94,15 +113,6 @@ absl::StatusOr<std::vector<std::string>> RestrictedFiles::ListDirectory(const st
   WEFT_ASSIGN_OR_RETURN(const Place place, Find(path));
   return files_.ListDirectory(place.path());
 }
-
-namespace {
-
-absl::Status NeverAllowed(const char* action, const std::string& path) {
-  return absl::PermissionDeniedError(
-      absl::StrCat("a worker does not ", action, " for others ('", path, "')"));
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<WritableFile>> RestrictedFiles::OpenAppend(const std::string& path) {
   return NeverAllowed("add to files", path);

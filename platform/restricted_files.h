@@ -11,9 +11,18 @@
 
 namespace weft {
 
+// The folders whose files others may name, what they may do with them, and the flag of the program
+// that adds to them, for error texts.
+struct AllowedFolders {
+  std::vector<std::string> folders;  // need not exist; "/" allows all; none: nothing is allowed
+  bool writable = false;             // also to replace whole files
+  std::string flag;                  // "--data-root"
+};
+
 // The files below some folders of the machine, for a process that is told paths by others: it
-// reads, maps and lists, and replaces whole files; all else is PermissionDenied. So is a path that
-// leaves the folders, by ".." or by a symbolic link, with one text whether it exists or not.
+// reads, maps and lists, and where they are writable replaces whole files; all else is
+// PermissionDenied. So is a path that leaves the folders, by ".." or by a symbolic link, with one
+// text whether it exists or not: the path, the folders and the flag that adds one.
 //
 // A path is found once, without links, and a file opened beneath its folder in one step of the
 // kernel: who changes a part of it to a link meanwhile gains nothing but names (Exists,
@@ -22,8 +31,7 @@ namespace weft {
 // test. Thread-safe if `files` is.
 class RestrictedFiles final : public FileSystem {
  public:
-  // `folders` need not exist; "/" allows all.
-  RestrictedFiles(FileSystem& files, const std::vector<std::string>& folders);
+  RestrictedFiles(FileSystem& files, const AllowedFolders& allowed);
 
   absl::StatusOr<std::string> ReadFileUpTo(const std::string& path, int64_t maximum_bytes) override;
   absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(const std::string& path) override;
@@ -46,8 +54,11 @@ class RestrictedFiles final : public FileSystem {
     std::string path() const { return folder + relative; }
   };
   absl::StatusOr<Place> Find(const std::string& path) const;
+  absl::Status Outside(const std::string& path) const;
 
   FileSystem& files_;
+  const bool writable_;
+  const std::string flag_;
   std::vector<std::string> folders_;  // canonical, each with '/' at its end
 };
 

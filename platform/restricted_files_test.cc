@@ -33,8 +33,12 @@ class RestrictedFilesTest : public ::testing::Test {
     return files_.ReadFile(absl::StrCat(root_, path)).status().code();
   }
 
+  AllowedFolders Allowed() const {
+    return {{absl::StrCat(root_, "/allowed")}, /*writable=*/true, "--checkpoint-root"};
+  }
+
   const std::string root_ = absl::StrCat(::testing::TempDir(), "/restricted-", getpid());
-  RestrictedFiles files_{RealFileSystem(), {absl::StrCat(root_, "/allowed")}};
+  RestrictedFiles files_{RealFileSystem(), Allowed()};
 };
 
 TEST_F(RestrictedFilesTest, WhatIsBelowCanBeUsed) {
@@ -52,6 +56,38 @@ TEST_F(RestrictedFilesTest, WhatIsElsewhereIsRefusedWhetherItIsThereOrNot) {
   EXPECT_FALSE(files_.WriteFileAtomically(absl::StrCat(root_, "/secret"), "x").ok());
   EXPECT_FALSE(files_.Exists(absl::StrCat(root_, "/secret")));
   EXPECT_EQ(*RealFileSystem().ReadFile(absl::StrCat(root_, "/secret")), "s");
+}
+
+TEST_F(RestrictedFilesTest, WhatIsOutsideIsToldWithTheFoldersAndTheFlag) {
+  const std::string secret = absl::StrCat(root_, "/secret");
+  EXPECT_EQ(std::string(files_.ReadFile(secret).status().message()),
+            absl::StrCat("'", secret, "' is not below a folder that jobs may write to on this ",
+                         "worker (", std::filesystem::canonical(root_).string(),
+                         "/allowed); start it with --checkpoint-root FOLDER to add one"));
+  RestrictedFiles all(RealFileSystem(), {{"/"}, false, "--data-root"});
+  EXPECT_EQ(*all.ReadFile(secret), "s");
+  RestrictedFiles none(RealFileSystem(), {{}, false, "--data-root"});
+  EXPECT_EQ(std::string(none.ReadFile(secret).status().message()),
+            absl::StrCat("'", secret, "': jobs may read from no folder of this worker; ",
+                         "start it with --data-root FOLDER to add one"));
+}
+
+TEST_F(RestrictedFilesTest, EachOfSeveralFoldersIsAllowed) {
+  const std::string other = absl::StrCat(root_, "/allowed-not");
+  RestrictedFiles files(RealFileSystem(),
+                        {{absl::StrCat(root_, "/allowed"), other}, true, "--checkpoint-root"});
+  EXPECT_TRUE(files.WriteFileAtomically(absl::StrCat(other, "/new"), "n").ok());
+  EXPECT_EQ(*files.ReadFile(absl::StrCat(root_, "/allowed/data")), "d");
+  EXPECT_FALSE(files.ReadFile(absl::StrCat(root_, "/secret")).ok());
+}
+
+TEST_F(RestrictedFilesTest, WhatIsForReadingIsNotWritten) {
+  const std::string data = absl::StrCat(root_, "/allowed/data");
+  RestrictedFiles files(RealFileSystem(),
+                        {{absl::StrCat(root_, "/allowed")}, false, "--data-root"});
+  EXPECT_EQ(*files.ReadFile(data), "d");
+  EXPECT_EQ(files.WriteFileAtomically(data, "x").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(*files.ReadFile(data), "d");
 }
 
 TEST_F(RestrictedFilesTest, LinksThatLeadOutsideAreRefused) {
@@ -133,7 +169,7 @@ class LinkingFiles final : public FileSystem {
 TEST_F(RestrictedFilesTest, AFileThatBecomesALinkMeanwhileIsRefused) {
   const std::string path = absl::StrCat(root_, "/allowed/data");
   LinkingFiles attacked(path, absl::StrCat(root_, "/secret"));
-  RestrictedFiles files(attacked, {absl::StrCat(root_, "/allowed")});
+  RestrictedFiles files(attacked, Allowed());
   EXPECT_FALSE(files.ReadFile(path).ok());
   std::filesystem::remove(path);
   EXPECT_FALSE(files.MapFile(path).ok());
@@ -143,7 +179,7 @@ TEST_F(RestrictedFilesTest, AFileThatBecomesALinkMeanwhileIsRefused) {
 TEST_F(RestrictedFilesTest, AFolderThatBecomesALinkMeanwhileIsRefused) {
   const std::string folder = absl::StrCat(root_, "/allowed/inner");
   LinkingFiles attacked(folder, root_);
-  RestrictedFiles files(attacked, {absl::StrCat(root_, "/allowed")});
+  RestrictedFiles files(attacked, Allowed());
   EXPECT_FALSE(files.ReadFile(absl::StrCat(folder, "/secret")).ok());
   std::filesystem::remove(folder);
   std::filesystem::create_directory(folder);

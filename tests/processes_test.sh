@@ -132,7 +132,7 @@ hosts:
 YAML
 "$runner" train model.onnx --data "x=$PWD/images.npy" --labels "$PWD/labels.npy" --loss softmax_cross_entropy \
   --batch 64 --steps 1 --cluster bounded.yaml > outside.log 2>&1 && fail "a worker read data outside its folder"
-grep -q "images.npy' is not below a folder that this worker may use" outside.log || fail "data outside: $(cat outside.log)"
+grep -q "images.npy' is not below a folder that jobs may read from on this worker ($(pwd -P)/own); start it with --data-root" outside.log || fail "data outside: $(cat outside.log)"
 "$runner" train model.onnx --data "x=$PWD/own/../images.npy" --labels "$PWD/labels.npy" --loss softmax_cross_entropy \
   --batch 64 --steps 1 --cluster bounded.yaml > dots.log 2>&1 && fail "a worker read data by a path with .."
 ln -s "$PWD/images.npy" own/link.npy
@@ -141,8 +141,21 @@ ln -s "$PWD/images.npy" own/link.npy
 "$runner" train model.onnx --data "x=$PWD/own/images.npy" --labels "$PWD/own/labels.npy" --loss softmax_cross_entropy \
   --batch 64 --steps 2 --cluster bounded.yaml --checkpoint "$PWD/saved" --checkpoint-every 1 > saved.log 2>&1 ||
   fail "data in the worker's folder: $(cat saved.log)"
-grep -q "is not below a folder that this worker may use" saved.log || fail "a checkpoint outside: $(cat saved.log)"
+grep -q "is not below a folder that jobs may write to on this worker ($(pwd -P)/own); start it with --checkpoint-root" saved.log || fail "a checkpoint outside: $(cat saved.log)"
 find saved -name '*.safetensors' | grep -q . && fail "a worker wrote a checkpoint outside its folder"
+kill "$bounded"
+wait "$bounded"
+# Where data may be read, nothing is written.
+"$runner" worker --data-root "$PWD" --checkpoint-root "$PWD/own" --listen "unix:$PWD/w2" 2> w2.log &
+bounded=$!
+"$runner" train model.onnx --data "x=$PWD/images.npy" --labels "$PWD/labels.npy" --loss softmax_cross_entropy \
+  --batch 64 --steps 2 --cluster bounded.yaml --checkpoint "$PWD/saved" --checkpoint-every 1 > split.log 2>&1 ||
+  fail "data below --data-root: $(cat split.log)"
+grep -q "is not below a folder that jobs may write to on this worker ($(pwd -P)/own)" split.log || fail "a checkpoint in the data: $(cat split.log)"
+"$runner" train model.onnx --data "x=$PWD/images.npy" --labels "$PWD/labels.npy" --loss softmax_cross_entropy \
+  --batch 64 --steps 2 --cluster bounded.yaml --checkpoint "$PWD/own/saved" --checkpoint-every 1 > split.log 2>&1 ||
+  fail "a checkpoint below --checkpoint-root: $(cat split.log)"
+find own/saved -name '*.safetensors' | grep -q . || fail "no checkpoint below --checkpoint-root: $(cat split.log)"
 kill "$bounded"
 wait "$bounded"
 

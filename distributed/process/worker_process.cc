@@ -43,9 +43,11 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
   environment.device = options.device;
   environment.device_text = options.device_text;
   environment.clock = &RealClock();
-  RestrictedFiles files(RealFileSystem(), options.allowed_folders);
-  environment.checkpoint_files = &files;
-  if (options.open_input != nullptr) environment.open_input = options.open_input(files);
+  RestrictedFiles checkpoints(RealFileSystem(),
+                              {options.checkpoint_roots, /*writable=*/true, "--checkpoint-root"});
+  environment.checkpoint_files = &checkpoints;
+  RestrictedFiles data(RealFileSystem(), {options.data_roots, /*writable=*/false, "--data-root"});
+  if (options.open_input != nullptr) environment.open_input = options.open_input(data);
   environment.version = options.version;
   environment.open_transport =
       [&](const JobMembership& membership) -> absl::StatusOr<std::unique_ptr<Transport>> {

@@ -16,7 +16,7 @@
 
 namespace weft {
 
-// What ServeWorker needs: address, token, allowed folders, device. Pointers are borrowed.
+// What ServeWorker needs: address, token, folders, device. Pointers are borrowed.
 struct WorkerProcessOptions {
   std::string listen;             // "unix:/path" or "host:port"; port 0 = any free one
   bool insecure_network = false;  // --insecure-network: other addresses than loopback
@@ -27,8 +27,10 @@ struct WorkerProcessOptions {
   bool ends_with_coordinator = false;
   // That every caller and peer must have (distributed/job_token.h); not empty.
   std::string token;
-  // Data are read and checkpoints written below these alone; "/" is any folder.
-  std::vector<std::string> allowed_folders;
+  // Data are read below these alone (--data-root), and checkpoints written below those
+  // (--checkpoint-root); "/" is any folder.
+  std::vector<std::string> data_roots;
+  std::vector<std::string> checkpoint_roots;
   std::string version;
   Device* device = nullptr;  // borrowed
   std::string device_text;   // WorkerDevice::text

@@ -292,6 +292,26 @@ TEST(Worker, KeysAndNoKeysDoNotGoTogether) {
               ExitCode::kUsage, {"--keys", "--insecure-network"});
 }
 
+TEST(Worker, FoldersForJobsThatAreMissingAreNamed) {
+  SetHome();
+  for (const std::string flag : {"--data-root", "--checkpoint-root"}) {
+    ExpectError(RunCommand({"worker", "--listen", "127.0.0.1:0", flag, TestPath("none")}),
+                ExitCode::kUsage, {flag, "none: no such folder"});
+  }
+}
+
+// A socket's path is too long to listen on: so the worker ends.
+TEST(Worker, SaysWhatJobsMayUseWhereOthersCanReachIt) {
+  SetHome();
+  const std::string address = "unix:/" + std::string(200, 'x');
+  const std::vector<std::string> worker = {"worker", "--listen", address, "--insecure-network"};
+  ExpectError(RunCommand(worker), ExitCode::kPlan,
+              {"jobs may read and write below the working folder", "--data-root DIR"});
+  std::vector<std::string> bounded = worker;
+  bounded.insert(bounded.end(), {"--data-root", ::testing::TempDir()});
+  EXPECT_THAT(RunCommand(bounded).err, ::testing::Not(HasSubstr("working folder")));
+}
+
 TEST(Worker, KeysThatAreMissingOrReadableByOthersAreRefused) {
   const std::string folder = TestPath("keys");
   const std::vector<std::string> listen = {"worker", "--listen", "127.0.0.1:0", "--keys",

@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
   weft::WorkerProcessOptions options;
   options.version = weft::kVersion;
   options.open_input = [](weft::FileSystem& files) { return weft::NewDataSetFactory(files); };
-  options.allowed_folders = {"/"};
+  options.data_roots = {"/"};
+  options.checkpoint_roots = {"/"};
   options.device = &weft::CpuDevice();
   options.ends_with_coordinator = true;
   for (int i = 2; i + 1 < argc; i += 2) {

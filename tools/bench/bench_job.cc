@@ -24,7 +24,8 @@ constexpr char kVersion[] = "bench";
 absl::Status ServeBenchWorker(const std::vector<std::string>& arguments,
                               std::function<InputSourceFactory(FileSystem& files)> open_input) {
   WorkerProcessOptions options;
-  options.allowed_folders = {"/"};
+  options.data_roots = {"/"};
+  options.checkpoint_roots = {"/"};
   for (size_t i = 0; i + 1 < arguments.size(); ++i) {
     if (arguments[i] == "--listen") options.listen = arguments[i + 1];
     if (arguments[i] == "--ends-with-parent") {

@@ -17,6 +17,7 @@
 #include "tools/console/version.h"
 #include "tools/flags/network_keys.h"
 #include "tools/flags/options.h"
+#include "tools/flags/worker_roots.h"
 #include "training/job/job.h"
 
 namespace weft {
@@ -32,7 +33,8 @@ class WorkerCommand final : public Command {
   std::vector<std::string> examples() const override {
     return {"graph_runner worker --listen unix:/run/user/1000/weft.0",
             "graph_runner worker --listen 127.0.0.1:4000",
-            "graph_runner worker --listen 10.0.0.7:4000 --keys keys/a"};
+            "graph_runner worker --listen 10.0.0.7:4000 --keys keys/a --data-root /data "
+            "--checkpoint-root /saved"};
   }
 
   void AddOptions(CLI::App& app) override {
@@ -53,11 +55,7 @@ class WorkerCommand final : public Command {
            "file of mode 0600 with the token that jobs must have (default DIR/token of --keys, or "
            "~/.weft/token, created if it is missing)")
         ->type_name("FILE");
-    app.add_option(
-           "--allow-path", allowed_,
-           "folder below which jobs may read data and write checkpoints; may be repeated (default: "
-           "the working folder)")
-        ->type_name("FOLDER");
+    roots_.AddTo(app);
     app.add_option("--ends-with-parent", parent_,
                    "end when this process, which started the worker, or its job ends")
         ->type_name("PID")
@@ -78,7 +76,14 @@ class WorkerCommand final : public Command {
     WEFT_ASSIGN_OR_RETURN(NetworkKeys network, ReadNetworkKeys(network_, console));
     options.token = std::move(network.token);
     options.keys = std::move(network.keys);
-    options.allowed_folders = allowed_.empty() ? std::vector<std::string>{"."} : allowed_;
+    WEFT_ASSIGN_OR_RETURN(WorkerRoots roots, roots_.Roots());
+    if (roots.is_default && (!network_.keys.empty() || network_.insecure_network)) {
+      *console.err << "note: jobs may read and write below the working folder, "
+                   << Printable(roots.data.front())
+                   << "; --data-root DIR and --checkpoint-root DIR name others\n";
+    }
+    options.data_roots = std::move(roots.data);
+    options.checkpoint_roots = std::move(roots.checkpoints);
     if (parent_ == 0) {
       options.on_listening = [&console](const std::string& address) {
         *console.err << "listening on " << Printable(address) << "\n" << std::flush;
@@ -108,7 +113,7 @@ class WorkerCommand final : public Command {
   std::string listen_;
   std::string device_ = "cpu";
   NetworkFlags network_;
-  std::vector<std::string> allowed_;
+  WorkerRootFlags roots_;
   int64_t parent_ = 0;
 };
 
