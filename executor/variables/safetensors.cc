@@ -11,14 +11,20 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "platform/status_macros.h"
+#include "platform/text/json_limits.h"
 
 namespace weft {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
+// Of headers that are read: those of a file of many tensors would be slow to search in their order.
+using Json = nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kLengthBytes = 8;
+// A tensor's entry has lists in it, and nothing deeper.
+constexpr int kHeaderDepth = 3;
+constexpr int64_t kMaxHeaderValues = int64_t{1} << 21;
 // The data begins at a multiple of it.
 constexpr size_t kDataAlignment = 64;
 
@@ -73,7 +79,7 @@ uint64_t LengthOf(std::span<const std::byte> bytes) {
 
 // The header without its length; offsets count from the end of the header.
 std::string HeaderText(const SafetensorsLayout& layout) {
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   if (!layout.metadata.empty()) json[kMetadata] = layout.metadata;
   for (const SafetensorsEntry& tensor : layout.tensors) {
     const std::vector<int64_t> dims(tensor.shape.dims().begin(), tensor.shape.dims().end());
@@ -81,7 +87,7 @@ std::string HeaderText(const SafetensorsLayout& layout) {
                          {"shape", dims},
                          {"data_offsets", {tensor.offset, tensor.offset + tensor.bytes()}}};
   }
-  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   const size_t whole = kLengthBytes + text.size();
   text.append((kDataAlignment - whole % kDataAlignment) % kDataAlignment, ' ');
   return text;
@@ -110,11 +116,12 @@ class HeaderReader {
 };
 
 absl::StatusOr<Json> HeaderReader::Parse(std::string_view header) const {
+  const absl::Status within =
+      CheckJsonLimits(header, {kMaxSafetensorsHeaderBytes, kHeaderDepth, kMaxHeaderValues});
+  if (!within.ok()) return Damaged(absl::StrCat("its header is ", within.message()));
   std::set<std::string> names;
   bool twice = false;
   const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    // A tensor's entry has lists in it, and nothing deeper.
-    if (depth > 3) return false;
     if (event == Json::parse_event_t::key && depth == 1) {
       twice = twice || !names.insert(parsed.get<std::string>()).second;
     }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "platform/status_macros.h"
+#include "platform/text/json_limits.h"
 
 namespace weft {
 namespace {
@@ -78,6 +79,7 @@ class ObjectReader {
 };
 
 absl::StatusOr<RunHistoryEntry> ParseEntry(const std::string& line) {
+  WEFT_RETURN_IF_ERROR(CheckJsonLimits(line));
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return absl::InvalidArgumentError("not a JSON object");
   RunHistoryEntry entry;

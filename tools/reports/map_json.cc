@@ -9,11 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
+#include "platform/text/json_limits.h"
 
 namespace weft {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Keys stay in the file's order, in which a search is linear.
+constexpr JsonLimits kMapLimits = {.keys = 65536};
 
 // The double of the fewest digits that is this float32, so that 0.1f is written as 0.1.
 double ShortDouble(float value) {
@@ -129,6 +133,7 @@ absl::StatusOr<Json> MapToJson(const Value& value, const MapType& type) {
 }
 
 absl::StatusOr<Value> MapFromJson(const std::string& text, const MapType& type) {
+  WEFT_RETURN_IF_ERROR(CheckJsonLimits(text, kMapLimits));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return absl::InvalidArgumentError("it is no JSON");
   if (!type.in_sequence) return OneFromJson(json, type);

@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "platform/status.h"
 #include "platform/status_macros.h"
+#include "platform/text/json_limits.h"
 #include "tools/signing/sha256.h"
 
 namespace weft {
@@ -20,6 +21,8 @@ constexpr char kPayloadType[] = "application/vnd.in-toto+json";
 constexpr char kStatementType[] = "https://in-toto.io/Statement/v1";
 constexpr char kPredicateType[] = "urn:weft:signed-files:v1";
 constexpr int64_t kMaxSignatureBytes = 64 << 20;
+// Of the envelope and of the list in it: lists of objects of objects.
+constexpr JsonLimits kLimits = {.bytes = kMaxSignatureBytes, .depth = 8};
 // Signatures in an envelope that are looked at.
 constexpr size_t kMaxSignatures = 16;
 
@@ -46,6 +49,8 @@ bool Unbase64(const std::string& text, std::string& bytes) {
 std::string Escaped(const std::string& text) { return absl::Utf8SafeCEscape(text); }
 
 absl::StatusOr<std::vector<SignedFile>> FilesOf(const std::string& payload) {
+  const absl::Status within = CheckJsonLimits(payload, kLimits);
+  if (!within.ok()) return Denied(absl::StrCat("what it signs is ", within.message()));
   const Json statement = Json::parse(payload, nullptr, /*allow_exceptions=*/false);
   const std::string* const type = TextAt(statement, "_type");
   const std::string* const predicate = TextAt(statement, "predicateType");
@@ -124,6 +129,8 @@ absl::StatusOr<std::string> SignatureText(const std::vector<SignedFile>& files,
 
 absl::StatusOr<std::vector<SignedFile>> VerifySignature(std::string_view text,
                                                         const std::vector<VerifyingKey>& keys) {
+  const absl::Status within = CheckJsonLimits(text, kLimits);
+  if (!within.ok()) return Denied(absl::StrCat("it is ", within.message()));
   const Json envelope = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   const std::string* const type = TextAt(envelope, "payloadType");
   const std::string* const encoded = TextAt(envelope, "payload");

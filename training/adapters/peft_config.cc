@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "platform/status_macros.h"
+#include "platform/text/json_limits.h"
 
 namespace weft {
 namespace {
@@ -16,6 +17,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMaxConfigDepth = 16;
+constexpr int64_t kMaxConfigValues = int64_t{1} << 20;
+// The first pattern that fits decides: so they stay in their order, in which a search is linear.
+constexpr int64_t kMaxPatterns = 16384;
 constexpr int64_t kMaxConfigRank = 65536;
 constexpr double kMaxAlpha = 1e9;
 constexpr char kRegexCharacters[] = "*+?[](){}|^$\\";
@@ -185,17 +189,11 @@ absl::StatusOr<PeftConfig> ParsePeftConfig(const std::string& text, const std::s
   const auto bad = [&path](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat("\"", absl::Utf8SafeCEscape(path), "\" ", what));
   };
-  if (static_cast<int64_t>(text.size()) > kMaxPeftConfigBytes) {
-    return bad(
-        absl::StrCat("has ", text.size(), " bytes, of ", kMaxPeftConfigBytes, " that are read"));
-  }
-  bool too_deep = false;
-  const auto watch = [&too_deep](int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
-    too_deep = too_deep || depth > kMaxConfigDepth;
-    return !too_deep;
-  };
-  const Json json = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (too_deep || !json.is_object()) return bad("is no JSON object");
+  const absl::Status within =
+      CheckJsonLimits(text, {kMaxPeftConfigBytes, kMaxConfigDepth, kMaxConfigValues, kMaxPatterns});
+  if (!within.ok()) return bad(absl::StrCat("is ", within.message()));
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return bad("is no JSON object");
   return ConfigReader(json, path).Read();
 }
 

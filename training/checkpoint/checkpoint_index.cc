@@ -16,21 +16,26 @@
 #include "nlohmann/json.hpp"
 #include "platform/checksum.h"
 #include "platform/status_macros.h"
+#include "platform/text/json_limits.h"
 
 namespace weft {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;  // of indexes that are written
 
 constexpr char kFormat[] = "weft-checkpoint";
 // Before the checksum of all that comes before it.
 constexpr char kChecksumKey[] = ",\n\"checksum\": ";
 constexpr int64_t kMaxShards = int64_t{1} << 20;
+// A job of 1000 workers that each own a part of 1000 tensors has ten million values.
+constexpr JsonLimits kIndexLimits = {
+    .bytes = int64_t{1} << 28, .depth = 16, .values = int64_t{1} << 24};
 
 std::string Hex(uint64_t value) { return absl::StrFormat("%016x", value); }
 
-std::string Text(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string Text(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 // The end of an index whose text begins so.
@@ -38,8 +43,8 @@ std::string Tail(const std::string& body) {
   return absl::StrCat(kChecksumKey, "\"", Hex(Checksum(std::as_bytes(std::span(body)))), "\"\n}\n");
 }
 
-Json PartJson(const CheckpointPart& part) {
-  Json json = {{"file", part.file}, {"checksum", Hex(part.checksum)}};
+OrderedJson PartJson(const CheckpointPart& part) {
+  OrderedJson json = {{"file", part.file}, {"checksum", Hex(part.checksum)}};
   if (part.shards > 1 || part.row_shards > 1) {
     json["slice"] = {{"axis", part.sharding.axis},    {"blocks", part.sharding.blocks},
                      {"shards", part.shards},         {"shard", part.shard},
@@ -48,14 +53,14 @@ Json PartJson(const CheckpointPart& part) {
   return json;
 }
 
-Json TensorJson(const CheckpointTensor& tensor) {
-  Json json = {
+OrderedJson TensorJson(const CheckpointTensor& tensor) {
+  OrderedJson json = {
       {"name", tensor.name},
       {"dtype", std::string(DTypeName(tensor.dtype))},
       {"shape", std::vector<int64_t>(tensor.shape.dims().begin(), tensor.shape.dims().end())}};
   if (tensor.trainable) json["trainable"] = true;
   if (!tensor.slot_of.empty()) json["slot_of"] = tensor.slot_of;
-  json["parts"] = Json::array();
+  json["parts"] = OrderedJson::array();
   for (const CheckpointPart& part : tensor.parts) json["parts"].push_back(PartJson(part));
   return json;
 }
@@ -73,19 +78,23 @@ class Reader {
         absl::StrCat("\"", absl::Utf8SafeCEscape(name_), "\" is damaged: ", what));
   }
 
-  Json Object(const Json& parent, const char* key) { return Of(parent, key, &Json::is_object); }
-  Json Array(const Json& parent, const char* key) { return Of(parent, key, &Json::is_array); }
+  const Json& Object(const Json& parent, const char* key) {
+    return Of(parent, key, &Json::is_object);
+  }
+  const Json& Array(const Json& parent, const char* key) {
+    return Of(parent, key, &Json::is_array);
+  }
   std::string String(const Json& parent, const char* key) {
-    const Json value = Of(parent, key, &Json::is_string);
+    const Json& value = Of(parent, key, &Json::is_string);
     return value.is_string() ? value.get<std::string>() : std::string();
   }
   bool Bool(const Json& parent, const char* key) {
-    const Json value = Of(parent, key, &Json::is_boolean);
+    const Json& value = Of(parent, key, &Json::is_boolean);
     return value.is_boolean() && value.get<bool>();
   }
   uint64_t Unsigned(const Json& parent, const char* key,
                     uint64_t max_value = std::numeric_limits<uint64_t>::max()) {
-    const Json value = Of(parent, key, &Json::is_number_unsigned);
+    const Json& value = Of(parent, key, &Json::is_number_unsigned);
     if (!value.is_number_unsigned()) return 0;
     const uint64_t number = value.get<uint64_t>();
     if (number <= max_value) return number;
@@ -106,13 +115,14 @@ class Reader {
   }
 
  private:
-  Json Of(const Json& parent, const char* key, bool (Json::*is)() const noexcept) {
+  const Json& Of(const Json& parent, const char* key, bool (Json::*is)() const noexcept) {
     if (parent.is_object() && parent.contains(key) && (parent[key].*is)()) return parent[key];
     Fail(absl::StrCat("'", key, "' is missing, or of another type"));
-    return Json();
+    return none_;
   }
 
   const std::string name_;
+  const Json none_;
   absl::Status status_;
 };
 
@@ -124,7 +134,7 @@ CheckpointPart ReadPart(Reader& reader, const Json& json, size_t files) {
   }
   part.checksum = reader.Hash(json, "checksum");
   if (!json.is_object() || !json.contains("slice")) return part;
-  const Json slice = reader.Object(json, "slice");
+  const Json& slice = reader.Object(json, "slice");
   const auto axis = static_cast<int>(reader.Int(slice, "axis", kMaxRank));
   part.shards = static_cast<int>(reader.Int(slice, "shards", kMaxShards));
   part.shard = static_cast<int>(reader.Int(slice, "shard", kMaxShards));
@@ -194,12 +204,12 @@ CheckpointTensor ReadTensor(Reader& reader, const Json& json, size_t files) {
 // Older programs wrote none.
 void ReadParameters(Reader& reader, const Json& json, CheckpointJob& job) {
   if (!json.is_object() || !json.contains("parameters")) return;
-  const Json parameters = reader.Object(json, "parameters");
+  const Json& parameters = reader.Object(json, "parameters");
   for (const Json& name : reader.Array(parameters, "trained")) {
     if (!name.is_string()) reader.Fail("the name of a parameter is no text");
     job.trained.push_back(name.is_string() ? name.get<std::string>() : std::string());
   }
-  const Json untrained = reader.Object(parameters, "not_trained");
+  const Json& untrained = reader.Object(parameters, "not_trained");
   for (const auto& [name, reason] : untrained.items()) {
     if (!reason.is_string()) reader.Fail(absl::StrCat("parameter '", name, "' has no reason"));
     job.untrained[name] = reason.is_string() ? reason.get<std::string>() : std::string();
@@ -209,7 +219,7 @@ void ReadParameters(Reader& reader, const Json& json, CheckpointJob& job) {
 // Older programs wrote none.
 void ReadFlagFiles(Reader& reader, const Json& json, FlagRecord& flags) {
   if (!json.is_object() || !json.contains("flag_files")) return;
-  const Json files = reader.Object(json, "flag_files");
+  const Json& files = reader.Object(json, "flag_files");
   for (const auto& [flag, content] : files.items()) {
     if (!flags.contains(flag)) reader.Fail(absl::StrCat("flag '", flag, "' has a file alone"));
     flags[flag].content = reader.Hash(files, flag.c_str());
@@ -219,14 +229,14 @@ void ReadFlagFiles(Reader& reader, const Json& json, FlagRecord& flags) {
 // Texts, from which lists tell where one value ends. Older programs wrote no lists.
 FlagRecord ReadFlags(Reader& reader, const Json& json) {
   FlagRecord flags;
-  const Json texts = reader.Object(json, "flags");
+  const Json& texts = reader.Object(json, "flags");
   for (const auto& [flag, value] : texts.items()) {
     if (!value.is_string()) reader.Fail(absl::StrCat("flag '", flag, "' is no text"));
     flags[flag] =
         FlagValues::OfJoined(value.is_string() ? value.get<std::string>() : std::string());
   }
   if (!json.is_object() || !json.contains("flag_lists")) return flags;
-  const Json lists = reader.Object(json, "flag_lists");
+  const Json& lists = reader.Object(json, "flag_lists");
   for (const auto& [flag, list] : lists.items()) {
     std::vector<std::string> values;
     for (const Json& value : list) {
@@ -242,15 +252,15 @@ FlagRecord ReadFlags(Reader& reader, const Json& json) {
 }
 
 // A text each, which older programs read too.
-Json FlagTexts(const FlagRecord& flags) {
-  Json texts = Json::object();
+OrderedJson FlagTexts(const FlagRecord& flags) {
+  OrderedJson texts = OrderedJson::object();
   for (const auto& [flag, values] : flags) texts[flag] = values.Text();
   return texts;
 }
 
 // The values of flags whose text does not tell them.
-Json FlagLists(const FlagRecord& flags) {
-  Json lists = Json::object();
+OrderedJson FlagLists(const FlagRecord& flags) {
+  OrderedJson lists = OrderedJson::object();
   for (const auto& [flag, values] : flags) {
     const bool tells = values.is_joined || values.Text().find(',') == std::string::npos;
     if (!tells) lists[flag] = values.values;
@@ -259,8 +269,8 @@ Json FlagLists(const FlagRecord& flags) {
 }
 
 // What is in the files that flags name.
-Json FlagFiles(const FlagRecord& flags) {
-  Json files = Json::object();
+OrderedJson FlagFiles(const FlagRecord& flags) {
+  OrderedJson files = OrderedJson::object();
   for (const auto& [flag, values] : flags) {
     if (values.content.has_value()) files[flag] = Hex(*values.content);
   }
@@ -269,10 +279,10 @@ Json FlagFiles(const FlagRecord& flags) {
 
 CheckpointJob ReadJob(Reader& reader, const Json& json) {
   CheckpointJob job;
-  const Json model = reader.Object(json, "model");
+  const Json& model = reader.Object(json, "model");
   job.model_checksum = reader.Hash(model, "file_checksum");
   job.weights_checksum = reader.Hash(model, "weights_checksum");
-  job.data = Text(reader.Object(json, "data"));
+  job.data = reader.Object(json, "data").dump(-1, ' ', false, Json::error_handler_t::replace);
   job.steps_per_epoch = reader.Int(reader.Object(json, "position"), "steps_per_epoch");
   job.seed = reader.Unsigned(reader.Object(json, "random"), "seed");
   job.flags = ReadFlags(reader, json);
@@ -339,14 +349,16 @@ std::string CheckpointIndex::ToJson() const {
                      {"weights_checksum", Hex(job.weights_checksum)}}));
   add("data", job.data.empty() ? "{}" : job.data);
   add("flags", Text(FlagTexts(job.flags)));
-  if (const Json lists = FlagLists(job.flags); !lists.empty()) add("flag_lists", Text(lists));
-  if (const Json in = FlagFiles(job.flags); !in.empty()) add("flag_files", Text(in));
+  if (const OrderedJson lists = FlagLists(job.flags); !lists.empty())
+    add("flag_lists", Text(lists));
+  if (const OrderedJson in = FlagFiles(job.flags); !in.empty()) add("flag_files", Text(in));
   add("workers", absl::StrCat(job.workers));
   add("plan", Text(job.plan));
   add("parameters",
-      Text({{"trained", job.trained.empty() ? Json::array() : Json(job.trained)},
-            {"not_trained", job.untrained.empty() ? Json::object() : Json(job.untrained)}}));
-  add("loop", Text(loop.empty() ? Json::object() : Json(loop)));
+      Text({{"trained", job.trained.empty() ? OrderedJson::array() : OrderedJson(job.trained)},
+            {"not_trained",
+             job.untrained.empty() ? OrderedJson::object() : OrderedJson(job.untrained)}}));
+  add("loop", Text(loop.empty() ? OrderedJson::object() : OrderedJson(loop)));
   std::vector<std::string> entries;
   for (const CheckpointFile& file : files) {
     entries.push_back(
@@ -368,6 +380,10 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::FromJson(const std::string& tex
     reader.Fail("its text does not have the checksum at its end");
     return reader.status();
   }
+  if (const absl::Status within = CheckJsonLimits(*body, kIndexLimits); !within.ok()) {
+    reader.Fail(absl::StrCat("it is ", within.message()));
+    return reader.status();
+  }
   const Json json = Json::parse(*body + "}", nullptr, /*allow_exceptions=*/false);
   const int64_t version = reader.Int(json, "version");
   if (reader.String(json, "format") != kFormat) reader.Fail("it is no index of a checkpoint");
@@ -379,7 +395,7 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::FromJson(const std::string& tex
   CheckpointIndex index;
   index.step = reader.Int(json, "step");
   index.job = ReadJob(reader, json);
-  const Json loop = reader.Object(json, "loop");
+  const Json& loop = reader.Object(json, "loop");
   for (const auto& [key, value] : loop.items()) {
     if (!value.is_number()) reader.Fail(absl::StrCat("'", key, "' is no number"));
     index.loop[key] = value.is_number() ? value.get<double>() : 0;

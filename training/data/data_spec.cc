@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "platform/status_macros.h"
+#include "platform/text/json_limits.h"
 
 namespace weft {
 namespace {
@@ -351,6 +352,7 @@ std::string DataSpec::ToJson() const {
 }
 
 absl::StatusOr<DataSpec> DataSpec::FromJson(const std::string& text) {
+  WEFT_RETURN_IF_ERROR(CheckJsonLimits(text));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   DataSpec spec;
   Fields fields(json);

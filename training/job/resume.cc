@@ -13,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "platform/checksum.h"
 #include "platform/status_macros.h"
+#include "platform/text/json_limits.h"
 
 namespace weft {
 namespace {
@@ -33,6 +34,7 @@ Json WithoutPaths(Json json) {
 
 // A data set as far as it decides what is read: how far ahead, and by how many threads, does not.
 Json ParseData(const std::string& text) {
+  if (!CheckJsonLimits(text).ok()) return Json();
   Json json = WithoutPaths(Json::parse(text, nullptr, /*allow_exceptions=*/false));
   if (json.is_object()) {
     json.erase("prefetch");
