@@ -37,6 +37,12 @@ void TakeFrame(const std::string& bytes) {
   if (frame.ok()) (void)DecodeFrameHeader(EncodeFrameHeader(*frame));
 }
 
+void TakeReports(const std::string& bytes) {
+  rpc::StepReports reports;
+  if (!reports.ParseFromString(bytes)) return;
+  for (const rpc::StepReport& report : reports.reports()) (void)Decode(report);
+}
+
 void Unsealed(const std::string& bytes) {
   rpc::Sealed sealed;
   rpc::RunStepsRequest request;
@@ -63,6 +69,10 @@ void Take(int kind, const std::string& bytes) {
       return TakeVariable(bytes);
     case 8:
       return TakeFrame(bytes);
+    case 10:
+      return DecodeAs<rpc::MemoryRequirement>(bytes);
+    case 11:
+      return TakeReports(bytes);
     default:
       (void)DecodePartition(bytes);
   }
@@ -73,6 +83,6 @@ void Take(int kind, const std::string& bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  weft::Take(data[0] % 10, std::string(reinterpret_cast<const char*>(data) + 1, size - 1));
+  weft::Take(data[0] % 12, std::string(reinterpret_cast<const char*>(data) + 1, size - 1));
   return 0;
 }
