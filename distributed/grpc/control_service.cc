@@ -242,7 +242,7 @@ grpc::Status ControlService::Attend(
     hello.set_lease(lease_number_);
     heard_ = absl::Now();
     changed_.NotifyAll();
-    hello.set_version(version_);
+    hello.set_version(HandshakeVersion(version_));
     hello.set_process_id(getpid());
   }
   Log(LogLevel::kInfo, "a coordinator attends from ", context->peer());

@@ -20,6 +20,7 @@
 #include "distributed/grpc/status_codec.h"
 #include "distributed/grpc/weft.grpc.pb.h"
 #include "distributed/keys/tls_probe.h"
+#include "platform/control_characters.h"
 #include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -102,6 +103,7 @@ class GrpcClient final : public WorkerClient {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<rpc::Control::Stub> stub_;
   int64_t process_id_ = 0;
+  std::string version_;  // HandshakeVersion of the worker
   uint64_t lease_number_ = 0;
   grpc::ClientContext lease_context_;
   std::unique_ptr<grpc::ClientReaderWriter<rpc::AttendRequest, rpc::AttendReply>> lease_;
@@ -171,9 +173,15 @@ absl::Status GrpcClient::Connect() {
   rpc::AttendReply hello;
   if (!lease_->Read(&hello)) {
     const grpc::Status status = lease_->Finish();
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && !WasAnswered(lease_context_)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(name(), " does not know the handshake of this program (wire format ",
+                       WireFormat(), "): it is of another version, or another program"));
+    }
     return Explain(lease_context_, status, "attending to it");
   }
   process_id_ = hello.process_id();
+  version_ = hello.version();
   lease_number_ = hello.lease();
   lease_thread_ = std::thread([this] {
     rpc::AttendReply reply;
@@ -228,6 +236,12 @@ bool GrpcClient::ShutDown() {
 }
 
 absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
+  // Before the first message that another version might read as something else.
+  if (const std::string own = HandshakeVersion(membership.version); own != version_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "handshake refused: the version of ", name(), " is ", EscapeControlCharacters(version_),
+        ", the coordinator's is ", own, "; install the same build on all machines"));
+  }
   rpc::Sealed sealed;
   WEFT_RETURN_IF_ERROR(CallOnce(&rpc::Control::Stub::Join, Seal(Encode(membership)), sealed,
                                 options_.call_timeout, "joining the job"));

@@ -1,10 +1,16 @@
 #include "distributed/grpc/seal.h"
 
+#include <google/protobuf/descriptor.pb.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "distributed/grpc/frame.h"
+#include "distributed/grpc/partition.pb.h"
 #include "platform/checksum.h"
 
 namespace weft {
@@ -20,6 +26,25 @@ uint64_t SealOf(const std::string& content, const google::protobuf::MessageLite&
 }
 
 }  // namespace
+
+std::string WireFormatOf(const std::vector<const google::protobuf::FileDescriptor*>& files) {
+  std::string text = absl::StrCat(kFrameHeaderBytes, " ", kFramePartBytes);
+  for (const google::protobuf::FileDescriptor* const file : files) {
+    google::protobuf::FileDescriptorProto declared;
+    file->CopyTo(&declared);
+    absl::StrAppend(&text, "\n", declared.SerializeAsString());
+  }
+  return absl::StrFormat("%016x", ChecksumOfText(text));
+}
+
+std::string WireFormat() {
+  return WireFormatOf(
+      {rpc::Sealed::descriptor()->file(), rpc::PartitionProto::descriptor()->file()});
+}
+
+std::string HandshakeVersion(const std::string& version) {
+  return absl::StrCat(version, " (wire format ", WireFormat(), ")");
+}
 
 rpc::Sealed Seal(const google::protobuf::MessageLite& message) {
   rpc::Sealed sealed;

@@ -2,7 +2,11 @@
 #ifndef WEFT_DISTRIBUTED_GRPC_SEAL_H_
 #define WEFT_DISTRIBUTED_GRPC_SEAL_H_
 
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/message_lite.h>
+
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,6 +24,15 @@ rpc::Sealed Seal(const google::protobuf::MessageLite& message);
 // Reads a sealed message into `message`. DataLoss where its bytes or its checksum have changed, or
 // where it is a message of another type.
 absl::Status Unseal(const rpc::Sealed& sealed, google::protobuf::MessageLite& message);
+
+// What a version of the program says and understands, in 16 hexadecimal digits: of the messages of
+// the control calls and of partitions with their fields, and of the frames of data streams. Two
+// builds whose messages differ have different ones, whatever they are called.
+std::string WireFormat();
+// The same of any declarations of messages.
+std::string WireFormatOf(const std::vector<const google::protobuf::FileDescriptor*>& files);
+// "graph_runner 0.1 (wire format 0123456789abcdef)": what two processes must have alike.
+std::string HandshakeVersion(const std::string& version);
 
 // The next message of a stream of sealed ones. DataLoss where there is none, or a damaged one.
 template <typename Message, typename Stream>

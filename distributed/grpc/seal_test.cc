@@ -2,6 +2,8 @@
 // request for steps once went unnoticed, and the job ended with other weights.
 #include "distributed/grpc/seal.h"
 
+#include <google/protobuf/descriptor.pb.h>
+
 #include <string>
 #include <vector>
 
@@ -77,6 +79,35 @@ TEST(SealTest, AMessageIsNotTakenForOneOfAnotherType) {
   rpc::ProgramChunk chunk;
   EXPECT_EQ(Unseal(Seal(request), chunk).code(), absl::StatusCode::kDataLoss);
   EXPECT_TRUE(Unseal(Seal(request), request).ok());
+}
+
+// The declarations of a message with one field.
+std::string FormatWith(const std::string& field, int number) {
+  google::protobuf::FileDescriptorProto file;
+  file.set_name("one.proto");
+  file.set_syntax("proto3");
+  auto* const message = file.add_message_type();
+  message->set_name("One");
+  auto* const declared = message->add_field();
+  declared->set_name(field);
+  declared->set_number(number);
+  declared->set_label(google::protobuf::FieldDescriptorProto::LABEL_OPTIONAL);
+  declared->set_type(google::protobuf::FieldDescriptorProto::TYPE_INT64);
+  google::protobuf::DescriptorPool pool;
+  return WireFormatOf({pool.BuildFile(file)});
+}
+
+// The version of the program was the same for builds whose messages differed.
+TEST(WireFormatTest, TellsMessagesWithOtherFieldsApart) {
+  EXPECT_EQ(FormatWith("step", 1), FormatWith("step", 1));
+  EXPECT_NE(FormatWith("step", 1), FormatWith("step", 2));
+  EXPECT_NE(FormatWith("step", 1), FormatWith("count", 1));
+  EXPECT_EQ(FormatWith("step", 1).size(), 16u);
+}
+
+TEST(WireFormatTest, IsPartOfTheVersion) {
+  EXPECT_EQ(HandshakeVersion("program 7"), "program 7 (wire format " + WireFormat() + ")");
+  EXPECT_NE(WireFormat(), WireFormatOf({}));
 }
 
 TEST(SealTest, AnEmptyMessageHasAChecksumToo) {

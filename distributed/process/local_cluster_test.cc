@@ -26,6 +26,7 @@
 namespace weft {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -272,7 +273,9 @@ TEST_F(LocalClusterTest, AnotherVersionIsRefusedWithBothValues) {
   unsetenv("WEFT_TEST_VERSION");
   const absl::Status status = coordinator_->Join(Membership()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(Text(status), HasSubstr("the worker's version is old, the coordinator's is test"));
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("handshake refused: the version of "),
+                                  HasSubstr(" is old (wire format "),
+                                  HasSubstr("the coordinator's is test (wire format ")));
 }
 
 TEST_F(LocalClusterTest, AJobIsNotJoinedTwice) {
