@@ -144,6 +144,9 @@ class HostDevice final : public Device {
     RaisePeak(bytes_in_use_.load());
   }
 
+  // While no other thread uses the device. Gives the limit that was.
+  size_t ExchangeLimit(size_t bytes) { return std::exchange(info_.memory_limit, bytes); }
+
   void Release(size_t bytes) { bytes_in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
 
  private:
@@ -173,7 +176,7 @@ class HostDevice final : public Device {
     }
   }
 
-  const DeviceInfo info_;
+  DeviceInfo info_;
   std::atomic<size_t> bytes_in_use_{0};
   std::atomic<size_t> peak_bytes_{0};
 };
@@ -228,14 +231,22 @@ std::unique_ptr<Device> NewCpuDevice(DeviceInfo info) {
   return std::make_unique<HostDevice>(std::move(info));
 }
 
-Device& CpuDevice() {
+static HostDevice& ProcessDevice() {
   // Never destroyed: tensors in static storage may outlive any order of destruction.
-  static Device* const device = [] {
+  static HostDevice* const device = [] {
     DeviceInfo info;
     info.memory_limit = PhysicalMemory();
-    return NewCpuDevice(std::move(info)).release();
+    return static_cast<HostDevice*>(NewCpuDevice(std::move(info)).release());
   }();
   return *device;
 }
+
+Device& CpuDevice() { return ProcessDevice(); }
+
+CpuMemoryLimit::CpuMemoryLimit(size_t bytes)
+    : before_(ProcessDevice().ExchangeLimit(
+          std::clamp<size_t>(bytes, 1, std::max<size_t>(PhysicalMemory(), 1)))) {}
+
+CpuMemoryLimit::~CpuMemoryLimit() { ProcessDevice().ExchangeLimit(before_); }
 
 }  // namespace weft

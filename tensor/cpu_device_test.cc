@@ -63,6 +63,20 @@ TEST(CpuDeviceTest, CannotWaitForAnEventOfAnotherDeviceThatIsNotDone) {
   EXPECT_TRUE(stream->Wait(*event).ok());
 }
 
+TEST(CpuDeviceTest, TheProcesssOwnCanBeLimitedForAWhile) {
+  const size_t before = CpuDevice().info().memory_limit;
+  {
+    const CpuMemoryLimit limit(CpuDevice().bytes_in_use() + 1000);
+    const auto small = CpuDevice().Allocate(600);
+    EXPECT_TRUE(small.ok()) << small.status();
+    const absl::Status status = CpuDevice().Allocate(600).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(status.message(), HasSubstr("cpu:0 cannot allocate 600 bytes"));
+  }
+  EXPECT_EQ(CpuDevice().info().memory_limit, before);
+  EXPECT_TRUE(CpuDevice().Allocate(600).ok());
+}
+
 TEST(CpuDeviceDeathTest, MustOutliveItsBuffers) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(

@@ -37,7 +37,9 @@ absl::Status CheckInput(const ValueDef& input, const Value& value) {
 class ForwardRunner::Impl {
  public:
   Impl(Graph graph, Options options)
-      : interface_(InterfaceOf(graph)), programs_(std::move(graph), SettingsOf(options)) {}
+      : interface_(InterfaceOf(graph)),
+        check_(options.check),
+        programs_(std::move(graph), SettingsOf(options, check_)) {}
 
   absl::StatusOr<std::map<std::string, Value>> Run(const std::map<std::string, Value>& inputs) {
     WEFT_RETURN_IF_ERROR(CheckInputs(inputs));
@@ -66,12 +68,14 @@ class ForwardRunner::Impl {
     return interface;
   }
 
-  static GraphPrograms::Settings SettingsOf(const Options& options) {
+  static GraphPrograms::Settings SettingsOf(const Options& options,
+                                            const std::function<absl::Status()>& check) {
     GraphPrograms::Settings settings;
     settings.device = options.device;
     settings.threads = options.threads;
     settings.statistics = options.statistics;
     settings.runs_nodes_on_host = options.runs_nodes_on_host;
+    if (check != nullptr) settings.check = &check;
     return settings;
   }
 
@@ -98,6 +102,7 @@ class ForwardRunner::Impl {
   }
 
   const Interface interface_;
+  const std::function<absl::Status()> check_;
   GraphPrograms programs_;
 };
 

@@ -2,6 +2,7 @@
 #ifndef WEFT_EXECUTOR_PROGRAM_FORWARD_RUNNER_H_
 #define WEFT_EXECUTOR_PROGRAM_FORWARD_RUNNER_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,6 +28,9 @@ class ForwardRunner {
     bool statistics = false;
     // As in ExecutorEnvironment.
     bool runs_nodes_on_host = false;
+    // Asked before each run, and before each run of a body (a round of a Loop or a Scan); its error
+    // ends the run, and names the node that has the body. Null: nobody is asked.
+    std::function<absl::Status()> check = nullptr;
   };
   ForwardRunner(Graph graph, Options options);
   ~ForwardRunner();

@@ -121,6 +121,7 @@ class GraphPrograms::Impl {
 
   absl::StatusOr<std::vector<Value>> Run(std::vector<Value> inputs) {
     WEFT_RETURN_IF_ERROR(expanded_);
+    if (settings_.check != nullptr) WEFT_RETURN_IF_ERROR((*settings_.check)());
     const Precision precision = NextPrecision();
     std::map<std::string, Value> named;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -253,7 +254,7 @@ class GraphPrograms::Impl {
   absl::StatusOr<Compiled> Compile(const std::map<std::string, Value>& inputs,
                                    Precision precision) {
     if (settings_.depth > kMaxDepth) {
-      return absl::ResourceExhaustedError(
+      return absl::InvalidArgumentError(
           absl::StrCat("bodies lie in bodies more than ", kMaxDepth, " levels deep"));
     }
     auto partition = std::make_unique<Partition>();
@@ -270,7 +271,7 @@ class GraphPrograms::Impl {
     WEFT_RETURN_IF_ERROR(AddVariables(*partition));
     partition->actions = {{Action::Kind::kUpdate, 0}};
     auto bodies = NewBodyRunner(device_, settings_.threads, settings_.depth + 1,
-                                settings_.runs_nodes_on_host);
+                                settings_.runs_nodes_on_host, settings_.check);
     ExecutorEnvironment environment{&device_, &variables_,  communicator_.get(),
                                     &inputs_, &RealClock(), nullptr,
                                     &arena_,  bodies.get()};
@@ -347,13 +348,15 @@ class BodyPrograms final : public BodyRunner {
 }  // namespace
 
 std::unique_ptr<BodyRunner> NewBodyRunner(Device& device, int threads, int depth,
-                                          bool runs_nodes_on_host) {
+                                          bool runs_nodes_on_host,
+                                          const std::function<absl::Status()>* check) {
   GraphPrograms::Settings settings;
   settings.device = &device;
   settings.threads = threads;
   settings.is_body = true;
   settings.depth = depth;
   settings.runs_nodes_on_host = runs_nodes_on_host;
+  settings.check = check;
   return std::make_unique<BodyPrograms>(settings);
 }
 

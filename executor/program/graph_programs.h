@@ -2,6 +2,7 @@
 #ifndef WEFT_EXECUTOR_PROGRAM_GRAPH_PROGRAMS_H_
 #define WEFT_EXECUTOR_PROGRAM_GRAPH_PROGRAMS_H_
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,8 @@ class GraphPrograms {
     int depth = 0;                    // bodies around this one
     bool runs_nodes_on_host = false;  // as in ExecutorEnvironment
     bool statistics = false;          // times the nodes
+    // Asked before each run, of bodies too; its error ends the run. May be null; borrowed.
+    const std::function<absl::Status()>* check = nullptr;
   };
   GraphPrograms(Graph graph, const Settings& settings);
   ~GraphPrograms();
@@ -43,10 +46,11 @@ class GraphPrograms {
   std::unique_ptr<Impl> impl_;
 };
 
-// Runs bodies by programs of their own. ResourceExhausted when bodies lie too deep in bodies.
-// `runs_nodes_on_host` as in ExecutorEnvironment.
+// Runs bodies by programs of their own. InvalidArgument when bodies lie too deep in bodies.
+// `runs_nodes_on_host` as in ExecutorEnvironment, `check` as in the settings above.
 std::unique_ptr<BodyRunner> NewBodyRunner(Device& device, int threads, int depth = 0,
-                                          bool runs_nodes_on_host = false);
+                                          bool runs_nodes_on_host = false,
+                                          const std::function<absl::Status()>* check = nullptr);
 
 }  // namespace weft
 

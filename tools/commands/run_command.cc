@@ -16,9 +16,11 @@
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "platform/text/nearest_name.h"
+#include "tensor/cpu_device.h"
 #include "tools/commands/command.h"
 #include "tools/flags/named_files.h"
 #include "tools/flags/options.h"
+#include "tools/flags/run_limits.h"
 #include "tools/models/random_inputs.h"
 #include "tools/models/value_files.h"
 #include "tools/reports/map_json.h"
@@ -115,6 +117,7 @@ class RunCommand final : public Command {
         ->type_name("N")
         ->check(AtLeastOne)
         ->group("random inputs and profile");
+    limits_.AddTo(app);
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
@@ -125,6 +128,9 @@ class RunCommand final : public Command {
     }
     auto named = ParseNamedFiles(pairs, "--input");
     if (!named.ok()) return WithExitCode(named.status(), ExitCode::kUsage);
+    WEFT_ASSIGN_OR_RETURN(const int64_t memory, limits_.MemoryBytes(RealFileSystem()));
+    std::optional<CpuMemoryLimit> limit;
+    if (memory > 0) limit.emplace(static_cast<size_t>(memory));
     ImportOptions options;
     options.parameters_as_variables = false;
     auto model = ImportModelFile(RealFileSystem(), model_, options);
@@ -143,8 +149,8 @@ class RunCommand final : public Command {
     std::vector<std::string> order;
     for (ValueId id : model->graph.outputs()) order.push_back(model->graph.value(id).name);
     RunProfile profile;
-    const auto outputs = RunModel(std::move(model->graph), *inputs, profile);
-    if (!outputs.ok()) return WithExitCode(InModel(outputs.status()), ExitCode::kModel);
+    const auto outputs = RunModel(std::move(model->graph), *inputs, profile, console);
+    if (!outputs.ok()) return RunError(outputs.status());
     auto written = WriteOutputs(order, *outputs, model->maps);
     if (!written.ok()) return WithExitCode(written.status(), ExitCode::kDisk);
     Report(*written, profile, console);
@@ -155,6 +161,19 @@ class RunCommand final : public Command {
   // The same error, which says of what model it is.
   absl::Status InModel(const absl::Status& status) const {
     return Annotate(status, absl::StrCat("model '", model_, "'"));
+  }
+
+  // Whose fault it is that a run failed: a limit's, or the model's.
+  absl::Status RunError(const absl::Status& status) const {
+    if (absl::IsResourceExhausted(status)) {
+      const absl::Status told =
+          absl::ResourceExhaustedError(absl::StrCat(status.message(), " (--memory-limit)"));
+      return WithExitCode(InModel(told), ExitCode::kMemory);
+    }
+    if (absl::IsDeadlineExceeded(status)) {
+      return WithExitCode(InModel(status), ExitCode::kStalled);
+    }
+    return WithExitCode(InModel(status), ExitCode::kModel);
   }
 
   // Adds the inputs that archives have arrays of and that no pair names.
@@ -201,10 +220,14 @@ class RunCommand final : public Command {
   // Runs as often as asked for; the outputs are those of the last run.
   absl::StatusOr<std::map<std::string, Value>> RunModel(const Graph& graph,
                                                         const std::map<std::string, Value>& inputs,
-                                                        RunProfile& profile) const {
+                                                        RunProfile& profile,
+                                                        Console& console) const {
     ForwardRunner::Options options;
     options.threads = threads_ > 0 ? threads_ : AvailableCores(RealFileSystem());
     options.statistics = profile_;
+    options.check = limits_.Check(RealClock(), [&console](const std::string& note) {
+      *console.err << "note: " << note << "\n" << std::flush;
+    });
     profile.threads = options.threads;
     ForwardRunner runner(graph.Clone(), options);
     const int64_t runs = profile_ ? std::max<int64_t>(repeats_, 2) : repeats_;
@@ -379,6 +402,7 @@ class RunCommand final : public Command {
   int threads_ = 0;
   bool profile_ = false;
   int64_t repeats_ = 1;
+  RunLimitFlags limits_;
   std::string format_ = "text";
 };
 

@@ -1,6 +1,4 @@
 // If, Loop, Scan and SequenceMap.
-#include <unistd.h>
-
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -14,16 +12,13 @@
 #include "ops/kernels/value/tensor_parts.h"
 #include "ops/value_kernel.h"
 #include "platform/status_macros.h"
+#include "tensor/device.h"
 
 namespace weft::cpu {
 namespace {
 
-// What a loop may hold: three quarters of the machine's memory.
-int64_t MemoryLimit() {
-  static const int64_t limit =
-      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) / 4 * 3 * sysconf(_SC_PAGESIZE);
-  return limit;
-}
+// What a loop may hold: three quarters of what the process may allocate.
+int64_t MemoryLimit() { return static_cast<int64_t>(CpuDevice().info().memory_limit / 4 * 3); }
 
 // With what the objects themselves take, so that endless empty ones count too.
 int64_t BytesOf(const Value& value) {
