@@ -1,0 +1,139 @@
+#include "tests/soak/fault_schedule.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace weft::testing {
+namespace {
+
+using Kind = TransportFault::Kind;
+
+// A rank of the jobs here sends some 400 messages, and a run makes some 60 changes to the disk. A
+// moment that is never reached is a fault that does not come, which must be ridden out, too.
+constexpr int64_t kMessages = 420;
+constexpr int64_t kDiskChanges = 70;
+constexpr int64_t kCalls = 4;
+
+// What CheckHeader says, and who waits for what never comes.
+constexpr char kMisfit[] =
+    "worker:[0-9].*(message from rank [0-9] on stream [0-9]+ does not fit: (sequence number|step|"
+    "micro-batch|size|job_id|element count|element type) is )|was waiting for ";
+
+int64_t Below(std::mt19937_64& random, int64_t end) {
+  return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
+}
+
+Mesh DrawMesh(std::mt19937_64& random) {
+  static const std::vector<Mesh> kMeshes = {{.data = 2}, {.data = 3},
+                                            {.data = 4}, {.data = 2, .tensor = 1, .pipeline = 2},
+                                            {.data = 4}, {.data = 1, .tensor = 1, .pipeline = 2}};
+  return kMeshes[static_cast<size_t>(Below(random, static_cast<int64_t>(kMeshes.size())))];
+}
+
+SoakFault DrawFault(std::mt19937_64& random, const FaultRow& row, int ranks) {
+  SoakFault fault;
+  fault.row = &row;
+  fault.rank = static_cast<int>(Below(random, ranks));
+  fault.seconds = row.seconds;
+  switch (row.strike) {
+    case Strike::kSilence:
+    case Strike::kMessage:
+      fault.moment = Below(random, kMessages);
+      fault.later_sends = 1 + static_cast<int>(Below(random, 4));
+      break;
+    case Strike::kPause:
+      fault.moment = Below(random, kMessages);
+      fault.seconds = row.seconds * static_cast<double>(1 + Below(random, 100)) / 100;
+      break;
+    case Strike::kAsked:
+      fault.moment = Below(random, kCalls);
+      break;
+    case Strike::kFullDisk:
+      fault.moment = Below(random, kSoakSteps);
+      break;
+    case Strike::kDiskError:
+    case Strike::kDeadDisk:
+      fault.moment = Below(random, kDiskChanges);
+      break;
+  }
+  return fault;
+}
+
+bool IsOfDisk(const FaultRow& row) {
+  return row.strike == Strike::kFullDisk || row.strike == Strike::kDiskError ||
+         row.strike == Strike::kDeadDisk;
+}
+
+}  // namespace
+
+const std::vector<FaultRow>& FaultRows() {
+  static const auto* const rows = new std::vector<FaultRow>{
+      {"kill", Strike::kSilence, Harm::kLosesRank},
+      // Noticed by keepalive, after 4 s.
+      {"freeze", Strike::kSilence, Harm::kLosesRank, 4},
+      {"kill in recovery", Strike::kAsked, Harm::kLosesRank},
+      {"pause", Strike::kPause, Harm::kNone, 3},
+      {"lost message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDrop, kMisfit},
+      {"late message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDelay, kMisfit},
+      {"double message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDuplicate, kMisfit},
+      {"short message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kTruncate, kMisfit},
+      {"stale message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kStaleJob, kMisfit},
+      {"withheld credit", Strike::kMessage, Harm::kEndsJob, 0, Kind::kWithholdCredit, kMisfit},
+      {"full disk", Strike::kFullDisk, Harm::kSavesLess},
+      {"disk error", Strike::kDiskError, Harm::kSavesLess},
+      {"kill of all", Strike::kDeadDisk, Harm::kEndsSaving},
+  };
+  return *rows;
+}
+
+FaultSchedule DrawSchedule(int seed, const FaultRow* row) {
+  std::mt19937_64 random(static_cast<uint64_t>(seed));
+  FaultSchedule schedule;
+  schedule.seed = seed;
+  schedule.mesh = DrawMesh(random);
+  schedule.goes_on = Below(random, 4) != 0;
+  schedule.long_stretches = Below(random, 2) != 0;
+  schedule.checkpoint_every = 3 + Below(random, 10);
+  const std::vector<FaultRow>& rows = FaultRows();
+  const int64_t count = 1 + Below(random, 3);
+  bool changes_message = false;
+  bool breaks_disk = false;
+  for (int64_t i = 0; i < count; ++i) {
+    const FaultRow& drawn =
+        i == 0 && row != nullptr
+            ? *row
+            : rows[static_cast<size_t>(Below(random, static_cast<int64_t>(rows.size())))];
+    // A second of these would hide what the first has done.
+    if (drawn.strike == Strike::kMessage && std::exchange(changes_message, true)) continue;
+    if (IsOfDisk(drawn) && std::exchange(breaks_disk, true)) continue;
+    schedule.faults.push_back(DrawFault(random, drawn, schedule.mesh.size()));
+    // Nobody is asked unless somebody is lost.
+    if (drawn.strike == Strike::kAsked) {
+      SoakFault first = DrawFault(random, rows.front(), schedule.mesh.size());
+      if (first.rank == schedule.faults.back().rank) {
+        first.rank = (first.rank + 1) % schedule.mesh.size();
+      }
+      schedule.faults.push_back(first);
+    }
+  }
+  return schedule;
+}
+
+std::string DescribeSchedule(const FaultSchedule& schedule) {
+  std::string text = absl::StrCat("seed ", schedule.seed, ": ", schedule.mesh.ToString(), ", ",
+                                  schedule.goes_on ? "goes on" : "stops", " at a loss, ",
+                                  schedule.long_stretches ? "many steps" : "one step",
+                                  " at once, saves every ", schedule.checkpoint_every, " steps");
+  for (const SoakFault& fault : schedule.faults) {
+    absl::StrAppend(&text, "; ", fault.row->name, " of rank ", fault.rank, " at ", fault.moment);
+    if (fault.seconds > 0) absl::StrAppendFormat(&text, " for %.2f s", fault.seconds);
+    if (fault.row->message == Kind::kDelay) absl::StrAppend(&text, " by ", fault.later_sends);
+  }
+  return text;
+}
+
+}  // namespace weft::testing

@@ -1,0 +1,80 @@
+// FaultSchedule: a job and what befalls it, drawn from a seed; pure data.
+#ifndef WEFT_TESTS_SOAK_FAULT_SCHEDULE_H_
+#define WEFT_TESTS_SOAK_FAULT_SCHEDULE_H_
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "distributed/testing/fault_injecting_transport.h"
+#include "graph/plan.h"
+
+namespace weft::testing {
+
+// What a fault does to the job at most.
+enum class Harm {
+  kNone,        // it is ridden out: no worker is lost, no step, and nothing is said
+  kSavesLess,   // the same, but checkpoints may be missing; each is told
+  kLosesRank,   // the rank and its replica are lost; the others go on, where the job may
+  kEndsJob,     // an error that says what has happened; what is saved is good
+  kEndsSaving,  // nothing reaches the disk any more, as after a kill of all processes at once
+};
+
+// How a fault strikes.
+enum class Strike {
+  kSilence,   // from a message of the rank on, none of its messages arrives and no call is answered
+  kPause,     // a message of the rank leaves later
+  kMessage,   // a message of the rank is changed (TransportFault)
+  kAsked,     // the rank is lost when it is called after another loss
+  kFullDisk,  // from a step on, all changes to the disk fail with ENOSPC
+  kDiskError,  // one change to the disk fails with EIO
+  kDeadDisk,   // from a change to the disk on, none is made
+};
+
+// A kind of fault. A new one is a row of FaultRows(); one that strikes in a new way also needs a
+// value of Strike, which SoakWorkers or RunSchedule carries out.
+struct FaultRow {
+  const char* name;
+  Strike strike;
+  Harm harm;
+  // Of kSilence: the virtual seconds until the others notice. Of kPause: how long at most.
+  double seconds = 0;
+  TransportFault::Kind message = TransportFault::Kind::kDrop;
+  // Of kEndsJob: what the error says, as a regular expression.
+  const char* error = "";
+};
+
+const std::vector<FaultRow>& FaultRows();
+
+// One fault of a schedule.
+struct SoakFault {
+  const FaultRow* row = nullptr;
+  int rank = 0;  // of the job as it begins
+  // The how manieth message of the rank, change to the disk, step, or call; from 0.
+  int64_t moment = 0;
+  double seconds = 0;   // virtual, as in the row
+  int later_sends = 1;  // TransportFault::later_sends
+};
+
+inline constexpr int64_t kSoakSteps = 40;  // of each job
+
+struct FaultSchedule {
+  int seed = 0;
+  Mesh mesh;
+  bool goes_on = true;         // --on-loss continue; else stop
+  bool long_stretches = true;  // the loop gives out many steps at once; else one by one
+  int64_t checkpoint_every = 0;
+  std::vector<SoakFault> faults;
+};
+
+// Same seed, same schedule. `row`, if any, is the kind of its first fault.
+FaultSchedule DrawSchedule(int seed, const FaultRow* row = nullptr);
+
+// "seed 7: dp=2 x tp=1 x pp=2, goes on, saves every 5 steps; kill of rank 1 at 37, ..."
+std::string DescribeSchedule(const FaultSchedule& schedule);
+
+}  // namespace weft::testing
+
+#endif  // WEFT_TESTS_SOAK_FAULT_SCHEDULE_H_

@@ -1,0 +1,286 @@
+#include "tests/soak/soak_workers.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "distributed/control_calls.h"
+#include "distributed/transport.h"
+#include "tensor/cpu_device.h"
+
+namespace weft::testing {
+
+// What befalls one worker, and how a coordinator reaches it.
+class SoakWorkers::Rank final : public WorkerClient {
+ public:
+  Rank(SoakWorkers& all, int number) : all_(all), number_(number) {
+    for (size_t i = 0; i < all.schedule_.faults.size(); ++i) {
+      if (all.schedule_.faults[i].rank == number) faults_.push_back(i);
+    }
+  }
+
+  void Own(std::unique_ptr<Worker> worker) { worker_ = std::move(worker); }
+
+  // ---- Of its transport.
+
+  // Before a message leaves; waits as long as a pause takes. False: it does not leave.
+  bool BeforeSend() {
+    double pause = 0;
+    bool silent = false;
+    {
+      MutexLock lock(all_.mutex_);
+      const int64_t message = state().sends++;
+      for (const size_t i : faults_) {
+        const SoakFault& fault = all_.schedule_.faults[i];
+        if (fault.moment != message) continue;
+        if (fault.row->strike == Strike::kAsked || state().silent) continue;
+        if (fault.row->strike == Strike::kPause) pause = fault.seconds;
+        if (fault.row->strike == Strike::kSilence) FallSilent(fault.seconds);
+        if (fault.row->strike == Strike::kFullDisk || fault.row->strike == Strike::kDiskError ||
+            fault.row->strike == Strike::kDeadDisk) {
+          continue;
+        }
+        all_.struck_.insert(i);
+      }
+      silent = state().silent;
+      const absl::Time end = all_.clock_.Now() + absl::Seconds(pause);
+      while (pause > 0 && !state().dead && !all_.ending_ && all_.clock_.Now() < end) {
+        all_.clock_.WaitUntil(all_.changed_, all_.mutex_, end);
+      }
+    }
+    return !silent;
+  }
+
+  // The faults of its messages from the next one on, counted from there.
+  std::vector<TransportFault> MessageFaults() {
+    MutexLock lock(all_.mutex_);
+    std::vector<TransportFault> faults;
+    for (const size_t i : faults_) {
+      const SoakFault& fault = all_.schedule_.faults[i];
+      if (fault.row->strike != Strike::kMessage || fault.moment < state().sends) continue;
+      faults.push_back({fault.row->message, fault.moment - state().sends, fault.later_sends});
+    }
+    return faults;
+  }
+
+  // ---- Of whoever notices.
+
+  void Die() ABSL_LOCKS_EXCLUDED(all_.mutex_) {
+    {
+      MutexLock lock(all_.mutex_);
+      state().silent = state().dead = true;
+      all_.changed_.NotifyAll();
+    }
+    worker_->Abort(absl::UnavailableError("the process was killed"));
+  }
+
+  // ---- WorkerClient
+
+  std::string name() const override { return worker_->name(); }
+  absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
+    if (membership.continues_job_id != 0) BeAsked();
+    return Call<WorkerInfo>([&] { return worker_->Join(membership); });
+  }
+  absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program,
+                                               const Partition& partition,
+                                               const std::string& data) override {
+    return Call<MemoryRequirement>([&] { return worker_->AddProgram(program, partition, data); });
+  }
+  absl::Status WriteVariable(const std::string& name, const Tensor& local) override {
+    return CallForStatus([&] { return worker_->WriteVariable(name, local); });
+  }
+  absl::StatusOr<Tensor> ReadVariable(const std::string& name) override {
+    return Call<Tensor>([&] { return worker_->ReadVariable(name); });
+  }
+  absl::Status RunSteps(const std::vector<StepRange>& ranges,
+                        const std::function<void(const StepReport&)>& report) override {
+    const std::function<void(const StepReport&)> told = [&](const StepReport& done) {
+      ++all_.activity_;
+      if (!is_silent()) report(done);
+    };
+    return CallForStatus([&] { return worker_->RunSteps(ranges, report ? told : nullptr); });
+  }
+  absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override {
+    if (std::holds_alternative<StepProgressRequest>(request) ||
+        std::holds_alternative<FinishStepRequest>(request)) {
+      BeAsked();
+    }
+    return Call<ControlReply>([&] { return worker_->Answer(request); });
+  }
+  void Abort(const absl::Status& reason) override {
+    if (!is_silent()) worker_->Abort(reason);
+  }
+
+ private:
+  State& state() ABSL_EXCLUSIVE_LOCKS_REQUIRED(all_.mutex_) {
+    return all_.states_[static_cast<size_t>(number_)];
+  }
+  void FallSilent(double seconds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(all_.mutex_) {
+    state().silent = true;
+    state().noticed_at = all_.clock_.Now() + absl::Seconds(seconds);
+    all_.changed_.NotifyAll();
+  }
+  // A call that comes after a loss.
+  void BeAsked() {
+    {
+      MutexLock lock(all_.mutex_);
+      const int64_t call = state().asked++;
+      bool dies = false;
+      for (const size_t i : faults_) {
+        const SoakFault& fault = all_.schedule_.faults[i];
+        if (fault.row->strike != Strike::kAsked || fault.moment != call || state().silent) continue;
+        all_.struck_.insert(i);
+        dies = true;
+      }
+      if (!dies) return;
+    }
+    Die();
+  }
+  bool is_silent() {
+    MutexLock lock(all_.mutex_);
+    return state().silent;
+  }
+  // Whether the rank is lost; waits until that is noticed.
+  bool IsLost() {
+    MutexLock lock(all_.mutex_);
+    while (state().silent && !state().dead) all_.changed_.Wait(all_.mutex_);
+    return state().dead;
+  }
+  absl::Status Lost() const { return absl::UnavailableError(absl::StrCat(name(), " was lost")); }
+  template <typename Result>
+  absl::StatusOr<Result> Call(const std::function<absl::StatusOr<Result>()>& call) {
+    ++all_.activity_;
+    if (IsLost()) return Lost();
+    absl::StatusOr<Result> result = call();
+    ++all_.activity_;
+    if (IsLost()) return Lost();
+    return result;
+  }
+  absl::Status CallForStatus(const std::function<absl::Status()>& call) {
+    ++all_.activity_;
+    if (IsLost()) return Lost();
+    absl::Status status = call();
+    ++all_.activity_;
+    if (IsLost()) return Lost();
+    return status;
+  }
+
+  SoakWorkers& all_;
+  const int number_;
+  std::vector<size_t> faults_;  // numbers in the schedule
+  std::unique_ptr<Worker> worker_;
+};
+
+// What a rank sends, as long as it is not silent.
+class SoakWorkers::RankTransport final : public Transport {
+ public:
+  RankTransport(Rank& owner, std::atomic<int64_t>& activity, std::unique_ptr<Transport> inner)
+      : owner_(owner), activity_(activity), inner_(std::move(inner)) {}
+  RankId rank() const override { return inner_->rank(); }
+  void Send(RankId peer, const MessageHeader& header, const void* data,
+            TransferObserver& observer) override {
+    ++activity_;
+    if (!owner_.BeforeSend()) return observer.Done(absl::OkStatus());
+    inner_->Send(peer, header, data, observer);
+  }
+  void Receive(RankId peer, const MessageHeader& header, void* data,
+               TransferObserver& observer) override {
+    ++activity_;
+    inner_->Receive(peer, header, data, observer);
+  }
+  void Abort(const absl::Status& reason) override { inner_->Abort(reason); }
+  int64_t bytes_sent() const override { return inner_->bytes_sent(); }
+  int64_t unexpected_bytes_limit() const override { return inner_->unexpected_bytes_limit(); }
+
+ private:
+  Rank& owner_;
+  std::atomic<int64_t>& activity_;
+  const std::unique_ptr<Transport> inner_;
+};
+
+SoakWorkers::SoakWorkers(const FaultSchedule& schedule, const InputSourceFactory& open_input,
+                         const std::string& version, FileSystem& checkpoint_files, FakeClock& clock)
+    : schedule_(schedule), clock_(clock), states_(static_cast<size_t>(schedule.mesh.size())) {
+  for (int i = 0; i < schedule.mesh.size(); ++i) {
+    DeviceInfo info;
+    info.index = i;
+    devices_.push_back(NewCpuDevice(info));
+    ranks_.push_back(std::make_unique<Rank>(*this, i));
+    WorkerEnvironment environment;
+    environment.name = absl::StrCat("worker:", i, " (in this process)");
+    environment.device = devices_.back().get();
+    environment.clock = &clock;
+    environment.open_input = open_input;
+    environment.version = version;
+    environment.checkpoint_files = &checkpoint_files;
+    environment.open_transport = [this, i](const JobMembership& job) {
+      return OpenTransport(i, job);
+    };
+    ranks_.back()->Own(NewWorker(std::move(environment)));
+  }
+  noticing_ = std::thread([this] { Notice(); });
+}
+
+SoakWorkers::~SoakWorkers() {
+  EndAll();
+  noticing_.join();
+  ranks_.clear();  // before the hubs that their transports use
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> SoakWorkers::OpenTransport(int worker,
+                                                                      const JobMembership& job) {
+  Rank& rank = *ranks_[static_cast<size_t>(worker)];
+  const std::vector<TransportFault> faults = rank.MessageFaults();
+  MutexLock lock(mutex_);
+  if (hubs_.empty() || job.job_id != job_id_) {
+    hubs_.push_back(std::make_unique<InProcessHub>(schedule_.mesh.size()));
+    job_id_ = job.job_id;
+  }
+  return std::make_unique<RankTransport>(
+      rank, activity_,
+      std::make_unique<FaultInjectingTransport>(hubs_.back()->NewTransport(job.rank), faults));
+}
+
+void SoakWorkers::Notice() {
+  while (true) {
+    std::vector<Rank*> dying;
+    {
+      MutexLock lock(mutex_);
+      absl::Time next = absl::InfiniteFuture();
+      for (size_t i = 0; i < ranks_.size(); ++i) {
+        const bool dies = ending_ || (states_[i].silent && !states_[i].dead);
+        const absl::Time at = ending_ ? absl::InfinitePast() : states_[i].noticed_at;
+        if (dies && at <= clock_.Now()) dying.push_back(ranks_[i].get());
+        if (dies) next = std::min(next, at);
+      }
+      if (dying.empty()) clock_.WaitUntil(changed_, mutex_, next);
+    }
+    for (Rank* const rank : dying) rank->Die();
+    MutexLock lock(mutex_);
+    if (ending_ && !dying.empty()) return;
+  }
+}
+
+std::vector<WorkerClient*> SoakWorkers::clients() const {
+  std::vector<WorkerClient*> clients;
+  for (const auto& rank : ranks_) clients.push_back(rank.get());
+  return clients;
+}
+
+bool SoakWorkers::has_struck(size_t fault) const {
+  MutexLock lock(mutex_);
+  return struck_.contains(fault);
+}
+
+void SoakWorkers::EndAll() {
+  MutexLock lock(mutex_);
+  ending_ = true;
+  changed_.NotifyAll();
+}
+
+}  // namespace weft::testing
