@@ -15,7 +15,7 @@ namespace weft {
 // A message is at most a part of 1 MiB and its header; control messages are smaller than that.
 inline constexpr int kLongestMessageBytes = 2 << 20;
 
-// A connection of its own. A peer that stays silent for 2 s is asked, and given up 2 s later. With
+// A connection of its own. A peer that stays silent for 1 s is asked, and given up 3 s later. With
 // keys it is TLS, to the worker on the address's host and no other; unix sockets and channels
 // without keys (null) are not encrypted.
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,

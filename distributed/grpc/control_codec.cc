@@ -236,12 +236,11 @@ rpc::VariableChunk MakeVariableChunk(std::string part) {
   return chunk;
 }
 
-rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index) {
-  const size_t offset = index * kChunkBytes;
-  const auto* const bytes = static_cast<const char*>(tensor.raw_data());
-  rpc::VariableChunk chunk = MakeVariableChunk(
-      std::string(bytes + offset, std::min(kChunkBytes, tensor.bytes() - offset)));
-  if (index == 0) {
+rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t offset,
+                                     size_t bytes) {
+  const auto* const begin = static_cast<const char*>(tensor.raw_data());
+  rpc::VariableChunk chunk = MakeVariableChunk(std::string(begin + offset, bytes));
+  if (offset == 0) {
     chunk.set_name(name);
     EncodeType(tensor.dtype(), tensor.shape(), *chunk.mutable_type());
   }

@@ -2,20 +2,17 @@
 #ifndef WEFT_DISTRIBUTED_GRPC_CONTROL_CODEC_H_
 #define WEFT_DISTRIBUTED_GRPC_CONTROL_CODEC_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "distributed/grpc/part_size.h"
 #include "distributed/grpc/weft.pb.h"
 #include "distributed/worker_client.h"
 #include "platform/mapped_pages.h"
 #include "tensor/tensor.h"
 
 namespace weft {
-
-// Long strings and tensors are cut into parts of this size.
-inline constexpr size_t kChunkBytes = size_t{1} << 20;
 
 rpc::JoinRequest Encode(const JobMembership& membership);
 // InvalidArgument for a rank that the job has not, or what is less than nothing.
@@ -79,20 +76,22 @@ class VariableReader {
 
 // A part; the first of a variable also carries name and type.
 rpc::VariableChunk MakeVariableChunk(std::string part);
-// Part `index` of the tensor.
-rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t index);
+// The part of the tensor from the `offset`-th byte on.
+rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t offset,
+                                     size_t bytes);
 
 // Calls `write` with the parts in order, at least one, until it returns false. Of a mapped file,
 // no more than a part stays in memory. REQUIRES: on the host, no strings.
 template <typename Write>
 bool WriteVariableChunks(const std::string& name, const Tensor& tensor, const Write& write) {
-  for (size_t i = 0; i == 0 || i * kChunkBytes < tensor.bytes(); ++i) {
-    const rpc::VariableChunk chunk = MakeVariableChunk(name, tensor, i);
-    const size_t offset = i * kChunkBytes;
-    ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()) + offset,
-                        std::min(kChunkBytes, tensor.bytes() - offset)});
-    if (!write(chunk)) return false;
-  }
+  PartWriter writer(tensor.bytes());
+  do {
+    const size_t offset = writer.offset();
+    const size_t bytes = writer.part_bytes();
+    const rpc::VariableChunk chunk = MakeVariableChunk(name, tensor, offset, bytes);
+    ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()) + offset, bytes});
+    if (!writer.Write([&] { return write(chunk); })) return false;
+  } while (!writer.done());
   return true;
 }
 

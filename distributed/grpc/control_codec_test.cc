@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/grpc/part_size.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -192,7 +193,7 @@ TEST(ControlCodecTest, AReportWhoseContentIsNotOfItsTypeIsRefused) {
 }
 
 TEST(ControlCodecTest, AVariableInParts) {
-  const int64_t count = static_cast<int64_t>(kChunkBytes) / 4 + 3;
+  const int64_t count = static_cast<int64_t>(PartSize::kSmallest) / 4 + 3;
   Tensor tensor = Tensor::Zeros(DType::kFloat32, {count}).value();
   static_cast<float*>(tensor.raw_data())[count - 1] = 8;
   std::vector<rpc::VariableChunk> parts;

@@ -358,8 +358,10 @@ absl::Status ControlService::ReadVariable(Worker& worker, const std::string& nam
                                           Exchange& stream) {
   WEFT_ASSIGN_OR_RETURN(const VariableShard shard, worker.FindVariable(name));
   const auto bytes = static_cast<size_t>(DTypeBytes(shard.dtype, shard.local_shape.num_elements()));
-  for (size_t offset = 0; offset == 0 || offset < bytes; offset += kChunkBytes) {
-    std::string part(std::min(kChunkBytes, bytes - offset), '\0');
+  PartWriter parts(bytes);
+  do {
+    const size_t offset = parts.offset();
+    std::string part(parts.part_bytes(), '\0');
     WEFT_RETURN_IF_ERROR(worker.ReadVariablePart(name, static_cast<int64_t>(offset),
                                                  std::as_writable_bytes(std::span(part))));
     rpc::VariableChunk chunk = MakeVariableChunk(std::move(part));
@@ -367,8 +369,8 @@ absl::Status ControlService::ReadVariable(Worker& worker, const std::string& nam
       chunk.set_name(name);
       EncodeType(shard.dtype, shard.local_shape, *chunk.mutable_type());
     }
-    if (!stream.Write(Seal(chunk))) break;
-  }
+    if (!parts.Write([&] { return stream.Write(Seal(chunk)); })) break;
+  } while (!parts.done());
   return absl::OkStatus();
 }
 

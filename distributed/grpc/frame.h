@@ -7,12 +7,13 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "distributed/grpc/part_size.h"
 #include "distributed/transport.h"
 
 namespace weft {
 
 // Payloads travel in parts of at most this many bytes.
-inline constexpr size_t kFramePartBytes = size_t{1} << 20;
+inline constexpr size_t kFramePartBytes = PartSize::kLargest;
 inline constexpr size_t kFrameHeaderBytes = 96;
 
 // The header of one gRPC message of a data stream. The payload part follows it on the wire.

@@ -268,15 +268,15 @@ absl::StatusOr<MemoryRequirement> GrpcClient::AddProgram(const std::string& prog
   Prepare(context, options_.call_timeout);
   rpc::Sealed sealed;
   const auto writer = stub_->AddProgram(&context, &sealed);
-  for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
+  for (PartWriter parts(bytes.size()); !parts.done();) {
     rpc::ProgramChunk chunk;
-    if (offset == 0) {
+    if (parts.offset() == 0) {
       chunk.set_program(program);
       chunk.set_data(data);
       chunk.set_total_bytes(static_cast<int64_t>(bytes.size()));
     }
-    chunk.set_part(bytes.substr(offset, kChunkBytes));
-    if (!writer->Write(Seal(chunk))) break;
+    chunk.set_part(bytes.substr(parts.offset(), parts.part_bytes()));
+    if (!parts.Write([&] { return writer->Write(Seal(chunk)); })) break;
   }
   writer->WritesDone();
   WEFT_RETURN_IF_ERROR(

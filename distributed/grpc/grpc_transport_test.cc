@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "distributed/grpc/grpc_server.h"
+#include "distributed/grpc/part_size.h"
 #include "distributed/grpc/weft.grpc.pb.h"
 #include "distributed/testing/awaited_transfer.h"
 #include "gmock/gmock.h"
@@ -126,9 +127,9 @@ TEST_F(GrpcTransportTest, WhatTheConnectionSaysIsALostPeer) {
 TEST_F(GrpcTransportTest, CountsHeadersApartFromPayload) {
   const auto receiver = Open(1, 1, 2222);
   const auto sender = Open(0, 0, 2222);
-  // Two full parts and a short one.
+  // Two of the parts that a stream begins with, and a short one.
   MessageHeader header = Header(2222);
-  header.elements = (size_t{2} << 18) + 1;
+  header.elements = 2 * PartSize::kSmallest / sizeof(float) + 1;
   header.bytes = header.elements * sizeof(float);
   const std::vector<float> data(header.elements, 3);
   std::vector<float> got(header.elements);

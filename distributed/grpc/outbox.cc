@@ -10,6 +10,7 @@
 #include "distributed/grpc/credentials/tls_credentials.h"
 #include "distributed/grpc/status_codec.h"
 #include "platform/checksum.h"
+#include "platform/clock.h"
 
 namespace weft {
 namespace {
@@ -108,7 +109,7 @@ void Outbox::WritePart() {
   Frame frame;
   frame.header = message.header;
   frame.offset = offset_;
-  frame.part_bytes = std::min<uint64_t>(kFramePartBytes, message.header.bytes - offset_);
+  frame.part_bytes = std::min<uint64_t>(part_size_.bytes(), message.header.bytes - offset_);
   const std::span<const std::byte> part(message.data + offset_, frame.part_bytes);
   frame.header.checksum = Checksum(part);
   offset_ += frame.part_bytes;
@@ -120,6 +121,8 @@ void Outbox::WritePart() {
                             &message);
   }
   writing_ = true;
+  written_bytes_ = part.size();
+  write_begin_nanos_ = RealClock().MonotonicNanos();
   call_->Write(grpc::ByteBuffer(slices, part.empty() ? 1 : 2), written_.Tag());
   if (offset_ == message.header.bytes) {
     current_ = nullptr;
@@ -176,6 +179,8 @@ void Outbox::OnStarted(bool ok) {
 void Outbox::OnWritten(bool ok) {
   MutexLock lock(mutex_);
   writing_ = false;
+  part_size_.Left(written_bytes_,
+                  absl::Nanoseconds(RealClock().MonotonicNanos() - write_begin_nanos_));
   // When a write fails, the stream is ending: OnFinished says why.
   if (ok) Pump();
   changed_.NotifyAll();

@@ -17,6 +17,7 @@
 #include "distributed/fifo.h"
 #include "distributed/grpc/completion_thread.h"
 #include "distributed/grpc/frame.h"
+#include "distributed/grpc/part_size.h"
 #include "distributed/keys/key_ring.h"
 #include "distributed/transport.h"
 #include "platform/mutex.h"
@@ -123,6 +124,10 @@ class Outbox {
   Fifo<Message*> queue_ ABSL_GUARDED_BY(mutex_);
   Message* current_ ABSL_GUARDED_BY(mutex_) = nullptr;
   uint64_t offset_ ABSL_GUARDED_BY(mutex_) = 0;
+  PartSize part_size_ ABSL_GUARDED_BY(mutex_);
+  // Of the write under way.
+  size_t written_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t write_begin_nanos_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Message>> messages_ ABSL_GUARDED_BY(mutex_);  // reused
 
   std::shared_ptr<grpc::Channel> channel_;

@@ -58,7 +58,7 @@ TEST(SealTest, EveryFlippedBitIsFound) {
   ExpectEveryFlippedBitIsFound(chunk);
   // The name of one variable is often a flipped bit away from that of another.
   const Tensor tensor = Tensor::Of<float>({2}, std::vector<float>{0.5f, -1.0f});
-  ExpectEveryFlippedBitIsFound(MakeVariableChunk("layer.0.weight", tensor, 0));
+  ExpectEveryFlippedBitIsFound(MakeVariableChunk("layer.0.weight", tensor, 0, 8));
   rpc::ReadVariableRequest request;
   request.set_name("layer.0.weight");
   ExpectEveryFlippedBitIsFound(request);
