@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/control_codec.h"
+#include "distributed/grpc/part_size.h"
 #include "distributed/grpc/partition_wire.h"
 #include "distributed/grpc/seal.h"
 #include "distributed/grpc/status_codec.h"

@@ -15,6 +15,7 @@
 #include "distributed/grpc/control_codec.h"
 #include "distributed/grpc/control_service.h"
 #include "distributed/grpc/credentials/socket_user.h"
+#include "distributed/grpc/part_size.h"
 #include "distributed/grpc/partition_wire.h"
 #include "distributed/grpc/seal.h"
 #include "distributed/grpc/status_codec.h"

@@ -11,8 +11,8 @@
 
 namespace weft {
 
-// What is being written to a connection goes before all else on it, keepalive's answers included. On
-// a slow link a long part would hold them up until the peer is taken for lost. So parts begin
+// What is being written to a connection goes before all else on it, keepalive's answers included.
+// On a slow link a long part would hold them up until the peer is taken for lost. So parts begin
 // small, grow while the connection takes them at once, and shrink where it does not. One writer's;
 // not thread-safe.
 class PartSize {

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "platform/log.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -24,10 +25,18 @@ std::vector<int> Others(int size, const std::vector<int>& left) {
   return others;
 }
 
-// "worker:1 (pid 4711) was killed by signal 9 (Killed)", without who waited for it.
-std::string CauseOf(const absl::Status& loss) {
+// "worker:1 (pid 4711) was killed by signal 9 (Killed)", without who waited for it. Where it is
+// told by one that has lost it, behind the name of one that is out: "worker:1 (10.0.0.8:4000):
+// ...".
+std::string CauseOf(const absl::Status& loss, const std::vector<std::string>& out) {
   const std::string text(loss.message());
-  return text.substr(0, text.find("; "));
+  const std::string cause = text.substr(0, text.find("; "));
+  for (const std::string& name : out) {
+    const std::string worker = name.substr(0, name.find(' '));  // "worker:1"
+    if (absl::StartsWith(cause, absl::StrCat(worker, " "))) return cause;
+    if (absl::StartsWith(cause, absl::StrCat(worker, ":"))) return cause;
+  }
+  return absl::StrCat(absl::StrJoin(out, ", "), ": ", cause);
 }
 
 }  // namespace
@@ -61,6 +70,8 @@ absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const ab
   const absl::Status known = options_.explain == nullptr ? loss : options_.explain(loss);
   Log(LogLevel::kWarning, "a worker may be lost: ", known.ToString());
   const int before = coordinator.size();
+  std::vector<std::string> names;
+  for (int rank = 0; rank < before; ++rank) names.push_back(coordinator.name(rank));
   std::vector<int> out;
   auto settled = GoOnOnce(coordinator, reported, out);
   if (!settled.ok()) {
@@ -70,10 +81,12 @@ absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const ab
   }
   if (out.empty()) return loss;  // all workers answer: a peer's error ended the run
   losses_ += static_cast<int64_t>(out.size());
+  std::vector<std::string> lost;
+  for (const int rank : out) lost.push_back(names[static_cast<size_t>(rank)]);
   const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
   options_.say(absl::StrFormat(
       "lost   %s; %d of %d workers go on as %s after %.2f s: no step is lost or repeated",
-      CauseOf(known), coordinator.size(), before, job_.plan.mesh.ToString(), seconds));
+      CauseOf(known, lost), coordinator.size(), before, job_.plan.mesh.ToString(), seconds));
   return settled;
 }
 

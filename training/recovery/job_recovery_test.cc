@@ -271,6 +271,7 @@ TEST_F(JobRecoveryTest, AReplicaOfStagesAndShardsIsLostWhole) {
     ExpectUndisturbed(result);
     ASSERT_THAT(lines_, SizeIs(1));
     EXPECT_THAT(lines_[0], HasSubstr("2 of 4 workers go on as dp=1 x tp=1 x pp=2"));
+    EXPECT_THAT(lines_[0], HasSubstr(absl::StrCat("worker:", victim))) << "whoever has told it";
     EXPECT_THAT(out_, SizeIs(2));  // its other stage, too
     EXPECT_EQ(coordinator_->size(), 2);
   }
