@@ -13,7 +13,7 @@ absl::StatusOr<std::unique_ptr<TrainingCurves>> TrainingCurves::Create(
   if (!results.metrics.empty()) {
     MetricsColumns columns = wanted;
     for (const PreparedUpdate& update : job.updates) columns.updates.push_back(update.name);
-    auto created = MetricsFile::Create(files, results.metrics, first_step, columns);
+    auto created = MetricsFile::Create(files, results.metrics, first_step, columns, clock);
     if (!created.ok()) return WithExitCode(created.status(), ExitCode::kDisk);
     curves->metrics_ = *std::move(created);
     // Now, and not while steps run.

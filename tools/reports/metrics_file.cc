@@ -15,6 +15,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kStepsPerFlush = 64;
+constexpr int64_t kNanosPerFlush = 100'000'000;
 constexpr char kEvaluated[] = "eval_";
 constexpr char kLossOf[] = "loss_";
 constexpr char kVariance[] = "gradient_variance";
@@ -77,7 +78,8 @@ std::string EarlierRows(FileSystem& files, const std::string& path, int64_t firs
 absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Create(FileSystem& files,
                                                                  const std::string& path,
                                                                  int64_t first_step,
-                                                                 const MetricsColumns& wanted) {
+                                                                 const MetricsColumns& wanted,
+                                                                 Clock& clock) {
   const bool json = absl::EndsWith(path, ".jsonl");
   std::vector<std::string> columns = ColumnsOf(wanted);
   const std::string rows = EarlierRows(files, path, first_step, columns);
@@ -86,8 +88,9 @@ absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Create(FileSystem& fil
     WEFT_RETURN_IF_ERROR(file->Append(absl::StrCat(absl::StrJoin(columns, ","), "\n")));
   }
   WEFT_RETURN_IF_ERROR(file->Append(rows));
-  return std::unique_ptr<MetricsFile>(new MetricsFile(
-      std::move(file), json, std::move(columns), wanted.has_loss_scale, !wanted.evaluated.empty()));
+  return std::unique_ptr<MetricsFile>(new MetricsFile(std::move(file), json, std::move(columns),
+                                                      wanted.has_loss_scale,
+                                                      !wanted.evaluated.empty(), clock));
 }
 
 void MetricsFile::WriteRow() {
@@ -131,7 +134,13 @@ void MetricsFile::Add(const StepMetrics& metrics) {
   if (metrics.noise_scale.has_value()) row_[kNoiseScale] = number(*metrics.noise_scale, true);
   // Without evaluations, nothing will be added to it.
   if (!has_evaluations_) WriteRow();
-  if (status_.ok() && metrics.step % kStepsPerFlush == 0) status_ = file_->Flush();
+  const bool is_late = clock_.MonotonicNanos() - flushed_nanos_ >= kNanosPerFlush;
+  if (metrics.step % kStepsPerFlush == 0 || is_late) Flush();
+}
+
+void MetricsFile::Flush() {
+  if (status_.ok()) status_ = file_->Flush();
+  flushed_nanos_ = clock_.MonotonicNanos();
 }
 
 void MetricsFile::AddEvaluation(const std::map<std::string, double>& metrics) {
@@ -141,7 +150,7 @@ void MetricsFile::AddEvaluation(const std::map<std::string, double>& metrics) {
     row_[absl::StrCat(kEvaluated, name)] = json_ && !std::isfinite(value) ? "null" : text;
   }
   WriteRow();
-  if (status_.ok()) status_ = file_->Flush();
+  Flush();
 }
 
 absl::Status MetricsFile::Close() {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "platform/clock.h"
 #include "platform/file_system.h"
 #include "training/scaling/noise_scale.h"
 
@@ -48,15 +49,17 @@ struct MetricsColumns {
 // "loss_UPDATE" of updates in turn, in the rows of their steps, and
 // "eval_METRIC" of the evaluations, in the row of the step that they follow: other rows have empty
 // columns, or no such keys. Losses and metrics have 9 significant digits. Rows reach the system at
-// least every 64 steps, so that a killed run leaves them. One thread at a time.
+// least every 64 steps, and with the first step after a tenth of a second, so that a killed run
+// leaves them and a slow one can be followed. One thread at a time.
 class MetricsFile {
  public:
-  // Keeps the rows of steps before `first_step` that an earlier run has left (0: none). They may
-  // have had other columns.
+  // Borrows the clock. Keeps the rows of steps before `first_step` that an earlier run has left (0:
+  // none). They may have had other columns.
   static absl::StatusOr<std::unique_ptr<MetricsFile>> Create(FileSystem& files,
                                                              const std::string& path,
                                                              int64_t first_step = 0,
-                                                             const MetricsColumns& wanted = {});
+                                                             const MetricsColumns& wanted = {},
+                                                             Clock& clock = RealClock());
   // Keeps the first error until Close.
   void Add(const StepMetrics& metrics);
   // Of an evaluation after the step that was added last.
@@ -65,20 +68,25 @@ class MetricsFile {
 
  private:
   MetricsFile(std::unique_ptr<WritableFile> file, bool json, std::vector<std::string> columns,
-              bool has_loss_scale, bool has_evaluations)
+              bool has_loss_scale, bool has_evaluations, Clock& clock)
       : file_(std::move(file)),
         json_(json),
         columns_(std::move(columns)),
         has_loss_scale_(has_loss_scale),
-        has_evaluations_(has_evaluations) {}
+        has_evaluations_(has_evaluations),
+        clock_(clock),
+        flushed_nanos_(clock.MonotonicNanos()) {}
 
   void WriteRow();
+  void Flush();
 
   std::unique_ptr<WritableFile> file_;
   const bool json_;
   const std::vector<std::string> columns_;
   const bool has_loss_scale_;
   const bool has_evaluations_;
+  Clock& clock_;
+  int64_t flushed_nanos_;                   // when
   std::map<std::string, std::string> row_;  // by column, to be written; empty: none
   absl::Status status_;
 };

@@ -1,11 +1,14 @@
 #include "tools/reports/metrics_file.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "platform/testing/fake_clock.h"
 #include "platform/testing/fake_file_system.h"
 
 namespace weft {
@@ -35,6 +38,26 @@ TEST_F(MetricsFileTest, ARowForEachStep) {
   ASSERT_TRUE(file->Close().ok());
   EXPECT_EQ(Text("/m.csv"),
             absl::StrCat(kStepColumns, "\n0,2.12345679,0.1,1000.5,0.25,64\n1,2,0.1,1000,0,64\n"));
+}
+
+// Each step of a job whose steps take long can be seen when it is done.
+TEST_F(MetricsFileTest, ASlowStepReachesTheSystem) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/slow.csv");
+  testing::FakeClock clock;
+  auto file = MetricsFile::Create(RealFileSystem(), path, 0, {}, clock);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto rows = [&path] {
+    const std::string text = RealFileSystem().ReadFile(path).value_or("");
+    return std::count(text.begin(), text.end(), '\n') - 1;
+  };
+  (*file)->Add({0, 2, 0.1, 1000, 0, 64});
+  EXPECT_EQ(rows(), 1);
+  (*file)->Add({1, 2, 0.1, 1000, 0, 64});
+  EXPECT_EQ(rows(), 1) << "a quick step waits for others";
+  clock.Advance(absl::Milliseconds(100));
+  (*file)->Add({2, 2, 0.1, 1000, 0, 64});
+  EXPECT_EQ(rows(), 3);
+  ASSERT_TRUE((*file)->Close().ok());
 }
 
 TEST_F(MetricsFileTest, EvaluationsStandInTheRowOfTheStepBefore) {
