@@ -29,7 +29,7 @@ each_call() {
   while :; do
     rm -rf saved $name.* calls.log
     LD_PRELOAD=$library WEFT_FAULTY_FOLDER=$PWD/saved WEFT_FAULTY_CALL=$call WEFT_FAULTY_HOW=$1 \
-      WEFT_FAULTY_LOG=$PWD/calls.log train $name $steps --checkpoint "$PWD/saved" --checkpoint-every 4
+      WEFT_FAULTY_LOG=$PWD/calls.log train $name $steps --checkpoint "$PWD/saved" --checkpoint-every 4 2> /dev/null
     code=$?
     [ -e calls.log ] || break
     struck=$((struck + 1))

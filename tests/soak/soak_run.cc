@@ -148,6 +148,7 @@ absl::StatusOr<PreparedJob> SoakJob::Prepare(const FaultSchedule& schedule) {
 
 void SoakJob::StrikeDisk(const FaultSchedule& schedule) {
   disk_.FailWith(0);
+  disk_.FailOnce(-1, 0);
   disk_.DieAt(-1);
   for (const SoakFault& fault : schedule.faults) {
     const auto change = static_cast<int>(fault.moment);

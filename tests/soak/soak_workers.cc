@@ -247,22 +247,22 @@ absl::StatusOr<std::unique_ptr<Transport>> SoakWorkers::OpenTransport(int worker
 }
 
 void SoakWorkers::Notice() {
-  while (true) {
+  bool ends = false;
+  while (!ends) {
     std::vector<Rank*> dying;
     {
       MutexLock lock(mutex_);
+      ends = ending_;
       absl::Time next = absl::InfiniteFuture();
       for (size_t i = 0; i < ranks_.size(); ++i) {
-        const bool dies = ending_ || (states_[i].silent && !states_[i].dead);
-        const absl::Time at = ending_ ? absl::InfinitePast() : states_[i].noticed_at;
+        const bool dies = ends || (states_[i].silent && !states_[i].dead);
+        const absl::Time at = ends ? absl::InfinitePast() : states_[i].noticed_at;
         if (dies && at <= clock_.Now()) dying.push_back(ranks_[i].get());
         if (dies) next = std::min(next, at);
       }
       if (dying.empty()) clock_.WaitUntil(changed_, mutex_, next);
     }
     for (Rank* const rank : dying) rank->Die();
-    MutexLock lock(mutex_);
-    if (ending_ && !dying.empty()) return;
   }
 }
 
