@@ -24,8 +24,8 @@ TEST(ArithmeticTest, SaysProcessorThreadsAndCard) {
                   .ok());
   const auto device = testing::NewTestDevice(testing::kOnCpu);
   const std::string two = ArithmeticOf(*device, {}, 2, files);
-  EXPECT_THAT(two, AllOf(StartsWith("cpu "), HasSubstr(", 2 threads,"),
-                         EndsWith(", A Processor @ 3 GHz")));
+  EXPECT_THAT(
+      two, AllOf(StartsWith("cpu "), HasSubstr(", 2 threads,"), EndsWith(", A Processor @ 3 GHz")));
   EXPECT_EQ(ArithmeticOf(*device, {}, 2, files), two);
   EXPECT_NE(ArithmeticOf(*device, {}, 1, files), two);
   WorkerCard card;

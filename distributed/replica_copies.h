@@ -21,8 +21,8 @@ struct VariableCopies {
 
 // Of these variables. Ranks that differ in their place on the data axis alone have copies, but for
 // what ZeRO splits over that axis. A replicated variable of several shards counts once for each:
-// shards compute its updates each for itself, maybe in another order. `mesh` is that of the programs
-// that the coordinator has added.
+// shards compute its updates each for itself, maybe in another order. `mesh` is that of the
+// programs that the coordinator has added.
 std::vector<VariableCopies> FindCopies(const Coordinator& coordinator, const Mesh& mesh,
                                        const std::set<std::string>& variables);
 

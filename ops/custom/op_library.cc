@@ -149,8 +149,9 @@ class Declaration {
 absl::Status RegisterKernels(const WeftOpDescriptor& op, const KernelWrapper& wrapper) {
   const auto add = [&](DeviceKind device, WeftFunction run) {
     if (run == nullptr) return absl::OkStatus();
-    const auto prepare = [&op, run, wrapper](const PrepareContext& context)
-        -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    const auto prepare =
+        [&op, run,
+         wrapper](const PrepareContext& context) -> absl::StatusOr<std::unique_ptr<Kernel>> {
       WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, PrepareCustomKernel(op, run, context));
       return wrapper == nullptr ? std::move(kernel) : wrapper(std::move(kernel), context);
     };

@@ -124,14 +124,16 @@ void AddCommonOptions(const Command& command, CLI::App& app, CommonFlags& flags)
                    "a shared library of custom ops (docs/custom-ops.md); may be repeated")
         ->type_name("FILE.so")
         ->group(kTrustOptions);
-    app.add_flag("--isolate-ops", flags.isolate_ops,
-                 "run the code of op libraries in processes of their own, which have no network and "
-                 "write no file: one that crashes is an error of its node. For workers that the "
-                 "command starts, too; others have the flag themselves")
+    app.add_flag(
+           "--isolate-ops", flags.isolate_ops,
+           "run the code of op libraries in processes of their own, which have no network and "
+           "write no file: one that crashes is an error of its node. For workers that the "
+           "command starts, too; others have the flag themselves")
         ->group(kTrustOptions);
-    app.add_option("--op-timeout", flags.op_timeout,
-                   "with --isolate-ops, how long one call of a library's function may take: 0 is as "
-                   "long as it wants (default 60)")
+    app.add_option(
+           "--op-timeout", flags.op_timeout,
+           "with --isolate-ops, how long one call of a library's function may take: 0 is as "
+           "long as it wants (default 60)")
         ->type_name("SECONDS")
         ->check(CLI::Range(0.0, 1e6))
         ->group(kTrustOptions);

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kLongestReason = 4000;       // characters of an error that a library words
+constexpr size_t kLongestReason = 4000;      // characters of an error that a library words
 constexpr int32_t kMaxOutputsOfNode = 4096;  // of a node that a gradient adds
 
 void AnswerType(const WeftType& type, MessageWriter& answer) {

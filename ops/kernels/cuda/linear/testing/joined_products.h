@@ -33,8 +33,8 @@ absl::StatusOr<std::vector<Tensor>> OutputsOfJoinedParts(
     const std::function<absl::StatusOr<std::vector<Tensor>>(const OpCase& part)>& run);
 
 // What a layer of `rows` rows, from `width` to `wide` columns, and its gradient have of them: bias;
-// bias and another matrix; bias and Gelu; the same with what Gelu reads; the gradient of Gelu; the gradients of weights and
-// bias. `input` makes the operands.
+// bias and another matrix; bias and Gelu; the same with what Gelu reads; the gradient of Gelu; the
+// gradients of weights and bias. `input` makes the operands.
 absl::StatusOr<std::vector<JoinedCase>> JoinedCasesOfLayer(
     int64_t rows, int64_t width, int64_t wide, DType dtype,
     const std::function<Tensor(const Shape&, DType)>& input);
