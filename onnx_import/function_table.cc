@@ -6,14 +6,13 @@
 #include "absl/strings/str_join.h"
 #include "onnx_import/codec/model_validator.h"
 #include "onnx_import/codec/quote.h"
+#include "onnx_import/model_file.h"
 #include "platform/status_macros.h"
 
 namespace weft {
 namespace {
 
-// More nodes than any model has; and, of a small file, more than its functions can be meant to
-// make.
-constexpr int64_t kMaxInlinedNodes = int64_t{4} << 20;
+// Of a small file, more nodes than its functions can be meant to make.
 constexpr int64_t kFreelyInlinedNodes = int64_t{1} << 15;
 constexpr int64_t kMaxGrowth = 256;
 
@@ -26,7 +25,7 @@ FunctionTable::FunctionTable(const onnx::ModelProto& model) {
     functions_[{NormalizedDomain(function.domain()), function.name(), function.overload()}] =
         &function;
   }
-  max_nodes_ = std::min(kMaxInlinedNodes, std::max(kFreelyInlinedNodes, nodes * kMaxGrowth));
+  max_nodes_ = std::min(ModelFile::MaxNodes(), std::max(kFreelyInlinedNodes, nodes * kMaxGrowth));
 }
 
 const onnx::FunctionProto* FunctionTable::Find(const onnx::NodeProto& node) const {
@@ -64,8 +63,8 @@ absl::StatusOr<FunctionTable::Extent> FunctionTable::Measure(const NodeProtos& n
       return absl::ResourceExhaustedError(
           absl::StrCat("the model has more than ", max_nodes_,
                        " nodes once its functions are inlined, ", "expected at most ", kMaxGrowth,
-                       " for each that the file holds; export it without "
-                       "functions that call functions"));
+                       " for each that the file holds and ", ModelFile::MaxNodes(),
+                       " in all (--max-nodes); export it without functions that call functions"));
     }
   }
   if (extent.bodies > kMaxNesting) {

@@ -497,7 +497,7 @@ TEST(Load, RefusesFilesOfEmptyMessages) {
     model += static_cast<char>(size >= 128 ? (size & 127) | 128 : size);
     if (size < 128) break;
   }
-  const auto file = ModelFile::Parse(model + nodes, "bomb");
+  const auto file = ModelFile::Parse(model + nodes, "bomb", WireLimits());
   EXPECT_TRUE(absl::IsResourceExhausted(file.status())) << file.status();
   EXPECT_THAT(file.status().message(), HasSubstr("mostly empty messages"));
 }

@@ -1,5 +1,6 @@
 #include "onnx_import/model_file.h"
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,20 @@ std::string FolderOf(const std::string& path) {
 }
 
 }  // namespace
+
+static std::atomic<int64_t>& NodeLimit() {
+  static std::atomic<int64_t> limit = ModelFile::kUsualMaxNodes;
+  return limit;
+}
+
+void ModelFile::SetMaxNodes(int64_t nodes) { NodeLimit() = nodes; }
+int64_t ModelFile::MaxNodes() { return NodeLimit(); }
+
+WireLimits ModelFile::UsualLimits() {
+  WireLimits limits;
+  limits.max_nodes = static_cast<size_t>(MaxNodes());
+  return limits;
+}
 
 std::set<std::string> ModelFile::ExternalFiles() const { return ExternalLocations(*proto_); }
 
@@ -82,6 +97,8 @@ absl::StatusOr<ModelFile> ModelFile::Edited(ModelFile original, std::string byte
   ModelFile model = std::move(original);
   model.proto_.reset();
   model.is_edited_ = true;
+  // Edits of ours may add nodes to a file that was taken.
+  model.limits_.max_nodes = WireLimits().max_nodes;
   auto owned = std::make_shared<const std::string>(std::move(bytes));
   model.bytes_ = *owned;
   model.bytes_owner_ = std::move(owned);

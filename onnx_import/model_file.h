@@ -2,6 +2,7 @@
 #ifndef WEFT_ONNX_IMPORT_MODEL_FILE_H_
 #define WEFT_ONNX_IMPORT_MODEL_FILE_H_
 
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -27,6 +28,14 @@ class ModelFile {
  public:
   ModelFile() = default;  // of no file, to assign to
 
+  // Nodes that a file may have, its functions inlined or not. Of the process; set it before the
+  // first model is read and before other threads run.
+  static constexpr int64_t kUsualMaxNodes = 100'000;
+  static void SetMaxNodes(int64_t nodes);
+  static int64_t MaxNodes();
+  // What a file may ask for, by default.
+  static WireLimits UsualLimits();
+
   // Maps and checks a file. Weights stay in it until they are read, in the file itself as beside it
   // (codec/left_payloads.h). The file system is borrowed for as long as the model or a tensor of it
   // lives. Errors are one paragraph that names the file; codes: what FileSystem says (NotFound,
@@ -34,11 +43,11 @@ class ModelFile {
   // policy does not allow (codec/operator_check.h), and for files, beside it too, that the
   // process's verifier does not answer for (graph/policy/file_verifier.h).
   static absl::StatusOr<ModelFile> Load(FileSystem& file_system, const std::string& path,
-                                        const WireLimits& limits = {});
+                                        const WireLimits& limits = UsualLimits());
   // The same for bytes in memory; `label` stands for the path in messages. Such a model can have no
   // external data.
   static absl::StatusOr<ModelFile> Parse(std::string bytes, const std::string& label,
-                                         const WireLimits& limits = {});
+                                         const WireLimits& limits = UsualLimits());
   // `original` with other bytes, checked as any: path and external data stay. A tensor of `bytes`
   // may have its payload in `original`: external data with the location original.own_name() is read
   // there. Move the original in, and its decoded form is gone before the new one is made.

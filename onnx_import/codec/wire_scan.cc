@@ -35,6 +35,7 @@ struct FieldEntry {
 struct MessageTable {
   std::string name;
   size_t memory = 0;  // of one decoded, empty message
+  bool is_node = false;
   FieldEntry fields[kFieldNumbers];
   std::vector<int> own_fields;  // those of ours, which no file has
 };
@@ -71,6 +72,7 @@ class MessageTables {
     slot = std::make_unique<MessageTable>();
     MessageTable& table = *slot;
     table.name = type.name();
+    table.is_node = table.name == "NodeProto";
     const google::protobuf::Message* prototype =
         google::protobuf::MessageFactory::generated_factory()->GetPrototype(&type);
     table.memory = prototype->SpaceUsedLong() + sizeof(void*);
@@ -169,6 +171,12 @@ class WireScanner {
       frame.seen |= bit;
     }
     WEFT_RETURN_IF_ERROR(Charge(entry.message->memory));
+    if (entry.message->is_node && ++nodes_ > limits_.max_nodes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("it has more than ", limits_.max_nodes,
+                       " nodes, the most that are read; where you trust it, --max-nodes N reads "
+                       "more, each in some 2.5 KiB of memory"));
+    }
     if (static_cast<int>(stack_.size()) >= limits_.max_depth) {
       return Error(frame, absl::StrCat("messages are nested deeper than ", limits_.max_depth,
                                        " levels (at most 30 subgraphs may lie in one another)"));
@@ -203,6 +211,7 @@ class WireScanner {
   WireLimits limits_;
   std::vector<Frame> stack_;
   size_t memory_ = 0;
+  size_t nodes_ = 0;
 };
 
 }  // namespace

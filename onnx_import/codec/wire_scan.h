@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -26,6 +27,8 @@ struct WireLimits {
   // size: stops files of millions of empty messages.
   size_t max_growth = 32;
   size_t min_memory = size_t{192} << 20;
+  // Nodes of all graphs and functions. Each takes some 2.5 KiB until it is part of a Graph.
+  size_t max_nodes = std::numeric_limits<size_t>::max();
 };
 
 // Walks the encoded message once, without recursion, and checks that the encoding is whole, that

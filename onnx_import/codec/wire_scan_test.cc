@@ -64,6 +64,21 @@ TEST(ScanWire, MemoryAndSizeAreBounded) {
   EXPECT_TRUE(Scan(bytes).ok());
 }
 
+// A million nodes of a few bytes took gigabytes.
+TEST(ScanWire, NodesAreCountedWhereverTheyAre) {
+  onnx::ModelProto model;
+  for (int i = 0; i < 2; ++i) model.mutable_graph()->add_node()->set_op_type("Relu");
+  model.add_functions()->add_node()->set_op_type("Relu");
+  onnx::AttributeProto& body = *model.mutable_graph()->mutable_node(0)->add_attribute();
+  body.mutable_g()->add_node()->set_op_type("Relu");
+  const std::string bytes = model.SerializeAsString();
+  EXPECT_TRUE(ScanWire(bytes, model, {.max_nodes = 4}).ok());
+  const absl::Status status = ScanWire(bytes, model, {.max_nodes = 3});
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("more than 3 nodes"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--max-nodes N"));
+}
+
 TEST(VarintOf, ReadsWhatIsWrittenInAnyNumberOfBytes) {
   for (const uint64_t value : {uint64_t{0}, uint64_t{127}, uint64_t{300}, ~uint64_t{0}}) {
     std::string bytes;

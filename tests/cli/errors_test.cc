@@ -79,6 +79,21 @@ TEST(BadModel, TruncatedAnywhere) {
   }
 }
 
+TEST(BadModel, MoreNodesThanAreRead) {
+  std::vector<WireNode> nodes;
+  for (int i = 0; i < 30; ++i) {
+    nodes.push_back({"",
+                     "Relu",
+                     {i == 0 ? "x" : "v" + std::to_string(i)},
+                     {i == 29 ? "y" : "v" + std::to_string(i + 1)}});
+  }
+  const std::string model = WriteModel(WireModel(17, nodes, "x", "y"));
+  EXPECT_EQ(RunCommand({"inspect", model, "--max-nodes", "30"}).exit_code, 0);
+  ExpectError(RunCommand({"inspect", model, "--max-nodes", "29"}), ExitCode::kModel,
+              {"model.onnx", "more than 29 nodes", "--max-nodes N"});
+  EXPECT_EQ(RunCommand({"inspect", model}).exit_code, 0);
+}
+
 TEST(BadModel, Cycle) {
   const std::string model = WriteModel(WireModel(
       17, {{"first", "Add", {"x", "b"}, {"a"}}, {"second", "Relu", {"a"}, {"b"}}}, "x", "b"));

@@ -14,7 +14,7 @@
 #include "graph/policy/file_verifier.h"
 #include "graph/policy/operator_policy.h"
 #include "graph/schema_lookup.h"
-#include "ops/custom/isolation/load_isolated.h"
+#include "onnx_import/model_file.h"
 #include "ops/custom/op_library.h"
 #include "platform/file_system.h"
 #include "platform/log.h"
@@ -114,6 +114,7 @@ struct CommonFlags {
   std::vector<std::string> allowed_ops;
   std::vector<std::string> denied_ops;
   std::vector<std::string> keys;
+  int64_t max_nodes = ModelFile::kUsualMaxNodes;
   bool print_job = false;
   std::string log_level = "error";
 };
@@ -154,6 +155,11 @@ void AddCommonOptions(const Command& command, CLI::App& app, CommonFlags& flags)
            "of this Ed25519 key alone (ckpt sign makes them); may be repeated: one is enough")
         ->type_name("PUBLIC.pem")
         ->group(kTrustOptions);
+    app.add_option("--max-nodes", flags.max_nodes,
+                   "most nodes that a model may have, with those of its functions (default 100000)")
+        ->type_name("N")
+        ->check(AtLeastOne)
+        ->group(kTrustOptions);
   }
   AddLogLevel(app, flags.log_level);
   if (command.reads_models()) AddJobFile(app, flags.print_job);
@@ -174,6 +180,7 @@ absl::Status SetPolicy(const CommonFlags& flags) {
   WEFT_ASSIGN_OR_RETURN(const auto denied, ReadPatternList(files, "--deny-ops", flags.denied_ops));
   WEFT_ASSIGN_OR_RETURN(OperatorPolicy policy, OperatorPolicy::Create(allowed, denied));
   SetOperatorPolicy(std::move(policy));
+  ModelFile::SetMaxNodes(flags.max_nodes);
   std::vector<VerifyingKey> keys;
   for (const std::string& path : flags.keys) {
     auto key = VerifyingKey::Read(files, path);
