@@ -28,9 +28,11 @@ constexpr char kFormat[] = "weft-checkpoint";
 // Before the checksum of all that comes before it.
 constexpr char kChecksumKey[] = ",\n\"checksum\": ";
 constexpr int64_t kMaxShards = int64_t{1} << 20;
+constexpr int64_t kMaxStep = int64_t{1} << 53;
+constexpr int64_t kMaxFileBytes = int64_t{1} << 42;  // so the sum of all fits
 // A job of 1000 workers that each own a part of 1000 tensors has ten million values.
 constexpr JsonLimits kIndexLimits = {
-    .bytes = int64_t{1} << 28, .depth = 16, .values = int64_t{1} << 24};
+    .bytes = int64_t{1} << 26, .depth = 16, .values = int64_t{1} << 24};
 
 std::string Hex(uint64_t value) { return absl::StrFormat("%016x", value); }
 
@@ -155,11 +157,12 @@ absl::Status CheckParts(const CheckpointTensor& tensor) {
   int64_t elements = 0;
   for (const CheckpointPart& part : tensor.parts) {
     WEFT_ASSIGN_OR_RETURN(const VariableShard shard, ShardOf(tensor, part));
-    elements += shard.local_shape.num_elements();
     const bool is_new = places.insert({part.shard, part.row_shard}).second;
     if (!is_new || !files.insert(part.file).second || cut(part) != cut(tensor.parts.front())) {
       return absl::InvalidArgumentError("its parts do not go together");
     }
+    // Different places of one cut: so the sum is at most that of the whole.
+    elements += shard.local_shape.num_elements();
   }
   if (elements == tensor.shape.num_elements() && !tensor.parts.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -283,7 +286,7 @@ CheckpointJob ReadJob(Reader& reader, const Json& json) {
   job.model_checksum = reader.Hash(model, "file_checksum");
   job.weights_checksum = reader.Hash(model, "weights_checksum");
   job.data = reader.Object(json, "data").dump(-1, ' ', false, Json::error_handler_t::replace);
-  job.steps_per_epoch = reader.Int(reader.Object(json, "position"), "steps_per_epoch");
+  job.steps_per_epoch = reader.Int(reader.Object(json, "position"), "steps_per_epoch", kMaxStep);
   job.seed = reader.Unsigned(reader.Object(json, "random"), "seed");
   job.flags = ReadFlags(reader, json);
   ReadFlagFiles(reader, json, job.flags);
@@ -299,7 +302,7 @@ CheckpointFile ReadFile(Reader& reader, const Json& json) {
   if (file.name.empty() || file.name.find('/') != std::string::npos) {
     reader.Fail(absl::StrCat("a file is called '", file.name, "'"));
   }
-  file.bytes = reader.Int(json, "bytes");
+  file.bytes = reader.Int(json, "bytes", kMaxFileBytes);
   file.checksum = reader.Hash(json, "checksum");
   return file;
 }
@@ -393,18 +396,27 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::FromJson(const std::string& tex
                                                  ", this program reads ", kFormatVersion));
   }
   CheckpointIndex index;
-  index.step = reader.Int(json, "step");
+  index.step = reader.Int(json, "step", kMaxStep);
   index.job = ReadJob(reader, json);
   const Json& loop = reader.Object(json, "loop");
   for (const auto& [key, value] : loop.items()) {
     if (!value.is_number()) reader.Fail(absl::StrCat("'", key, "' is no number"));
     index.loop[key] = value.is_number() ? value.get<double>() : 0;
   }
-  for (const Json& file : reader.Array(json, "files")) {
-    index.files.push_back(ReadFile(reader, file));
-  }
+  const Json& files = reader.Array(json, "files");
+  if (files.size() > static_cast<size_t>(kMaxShards))
+    reader.Fail("it has more than a million files");
   std::set<std::string> names;
+  for (const Json& file : files) {
+    if (!reader.status().ok()) break;
+    index.files.push_back(ReadFile(reader, file));
+    if (!names.insert(index.files.back().name).second) {
+      reader.Fail(absl::StrCat("the file '", index.files.back().name, "' is there twice"));
+    }
+  }
+  names.clear();
   for (const Json& tensor : reader.Array(json, "tensors")) {
+    if (!reader.status().ok()) break;
     index.tensors.push_back(ReadTensor(reader, tensor, index.files.size()));
     if (!names.insert(index.tensors.back().name).second) reader.Fail("a tensor is there twice");
   }
