@@ -33,8 +33,7 @@ class WorkerCommand final : public Command {
   std::vector<std::string> examples() const override {
     return {"graph_runner worker --listen unix:/run/user/1000/weft.0",
             "graph_runner worker --listen 127.0.0.1:4000",
-            "graph_runner worker --listen 10.0.0.7:4000 --keys keys/a --data-root /data "
-            "--checkpoint-root /saved"};
+            "graph_runner worker --listen 10.0.0.7:4000 --keys keys/a --data-root /data"};
   }
 
   void AddOptions(CLI::App& app) override {

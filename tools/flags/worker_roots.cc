@@ -32,11 +32,11 @@ std::vector<std::string> Joined(std::vector<std::string> some,
 void WorkerRootFlags::AddTo(CLI::App& app) {
   app.add_option("--data-root", data_,
                  "folder below which jobs may read data; may be repeated (default: the working "
-                 "folder, if no folder is given for checkpoints either)")
+                 "folder, where none is given)")
       ->type_name("DIR");
   app.add_option("--checkpoint-root", checkpoints_,
-                 "folder below which jobs may write checkpoints; may be repeated (default: as for "
-                 "data)")
+                 "folder below which jobs may write checkpoints; may be repeated (default: the "
+                 "working folder, where none is given)")
       ->type_name("DIR");
   app.add_option("--allow-path", both_, "a folder for both; may be repeated")->type_name("DIR");
 }
