@@ -25,7 +25,7 @@ int FromEnvironment(const char* name, int otherwise) {
 }
 
 // What a kind of fault has done, over all schedules that had it.
-struct Tally {
+struct FaultTally {
   int schedules = 0;
   int struck = 0;
   int went_on = 0;  // after a loss
@@ -36,7 +36,7 @@ TEST(SoakTest, NoScheduleHangsOrComesToAWrongResult) {
   const std::vector<FaultRow>& rows = FaultRows();
   const int first = FromEnvironment("WEFT_FIRST_SEED", 1);
   const int seeds = FromEnvironment("WEFT_SEEDS", 2 * static_cast<int>(rows.size()));
-  std::map<std::string, Tally> tallies;
+  std::map<std::string, FaultTally> tallies;
   for (int seed = first; seed < first + seeds; ++seed) {
     const FaultRow& row = rows[static_cast<size_t>(seed) % rows.size()];
     const FaultSchedule schedule = DrawSchedule(seed, &row);
@@ -53,7 +53,7 @@ TEST(SoakTest, NoScheduleHangsOrComesToAWrongResult) {
                 << absl::FormatDuration(outcome.turned) << "\n  error: " << outcome.error << "\n";
     }
     for (const SoakFault& fault : schedule.faults) {
-      Tally& tally = tallies[fault.row->name];
+      FaultTally& tally = tallies[fault.row->name];
       ++tally.schedules;
       if (!outcome.struck.contains(fault.row->name)) continue;
       ++tally.struck;
@@ -64,7 +64,7 @@ TEST(SoakTest, NoScheduleHangsOrComesToAWrongResult) {
   std::cout << absl::StrFormat("%-18s%10s%10s%10s%10s\n", "fault", "schedules", "struck", "went on",
                                "ended");
   for (const FaultRow& row : rows) {
-    const Tally& tally = tallies[row.name];
+    const FaultTally& tally = tallies[row.name];
     std::cout << absl::StrFormat("%-18s%10d%10d%10d%10d\n", row.name, tally.schedules, tally.struck,
                                  tally.went_on, tally.ended);
     // A kind of fault that never comes tests nothing.
