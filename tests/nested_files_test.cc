@@ -60,6 +60,7 @@ absl::Status ReadSafetensors(const std::string& text) {
 
 absl::Status ReadPartitions(const std::string& text) {
   FakeFileSystem files;
+  EXPECT_TRUE(files.CreateDirectories("dump").ok());
   EXPECT_TRUE(files.WriteFileAtomically("dump/job.json", text).ok());
   return ReadPartitionFolder(files, "dump").status();
 }

@@ -43,6 +43,7 @@ void TakeCheckpoint(const std::string& input) {
   const std::string index = Sealed(input.substr(0, border));
   TakeIndex(index);
   testing::FakeFileSystem files;
+  (void)files.CreateDirectories("step");
   (void)files.WriteFileAtomically("step/index.json", index);
   if (border != std::string::npos) {
     (void)files.WriteFileAtomically("step/rank-00000.safetensors",

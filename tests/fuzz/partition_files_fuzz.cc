@@ -19,6 +19,7 @@ constexpr char kBorder[] = "\n----\n";
 void TakePartition(const std::string& input) {
   const size_t border = input.find(kBorder);
   testing::FakeFileSystem files;
+  (void)files.CreateDirectories("rank-0");
   (void)files.WriteFileAtomically("rank-0/partition.textproto", input.substr(0, border));
   if (border != std::string::npos) {
     const std::string graph = input.substr(border + sizeof(kBorder) - 1);

@@ -63,8 +63,9 @@ void Take(uint8_t kind, const std::string& text) {
     (void)VerifySignature(Signed(text), keys);
   } else {
     testing::FakeFileSystem files;
-    (void)files.WriteFileAtomically("key.pem", text);
-    (void)VerifyingKey::Read(files, "key.pem");
+    (void)files.CreateDirectories("keys");
+    (void)files.WriteFileAtomically("keys/key.pem", text);
+    (void)VerifyingKey::Read(files, "keys/key.pem");
   }
 }
 

@@ -75,6 +75,7 @@ void TakeAdapters(const std::string& text) {
 
 void TakePartitions(const std::string& text) {
   testing::FakeFileSystem files;
+  (void)files.CreateDirectories("dump");
   (void)files.WriteFileAtomically("dump/job.json", text);
   (void)files.WriteFileAtomically("dump/plan.yaml", "version: 1\nmesh: {data: 1}\nworkers: [0]\n");
   (void)ReadPartitionFolder(files, "dump");

@@ -28,6 +28,7 @@ RunLimitFlags FlagsOf(const std::vector<std::string>& arguments) {
 
 TEST(FreeMemoryTest, IsWhatTheMachineHasAvailable) {
   testing::FakeFileSystem files;
+  ASSERT_TRUE(files.CreateDirectories("/proc").ok());
   ASSERT_TRUE(files
                   .WriteFileAtomically("/proc/meminfo",
                                        "MemTotal:       9000 kB\nMemFree:         100 kB\n"

@@ -83,6 +83,7 @@ class ForgedCheckpointTest : public ::testing::Test {
     if (!from.empty() && !is_of_header) index.replace(index.find(from), from.size(), to);
     absl::StrAppend(&index, ",\n\"checksum\": \"", Hex(index), "\"\n}\n");
     testing::FakeFileSystem files;
+    EXPECT_TRUE(files.CreateDirectories("c").ok());
     EXPECT_TRUE(files.WriteFileAtomically("c/index.json", index).ok());
     EXPECT_TRUE(files.WriteFileAtomically("c/a", a).ok());
     EXPECT_TRUE(files.WriteFileAtomically("c/b", b).ok());
