@@ -159,7 +159,7 @@ bool ControlService::AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_
     {
       MutexLock lock(mutex_);
       while (clock.Now() < LeaseEnd()) {
-        if (stop_requested_ || (ends_with_coordinator && coordinator_lost_)) return true;
+        if (stop_requested_ || (ends_with_coordinator && leases_ended_ > 0)) return true;
         if (clock.Now() >= deadline) return false;
         clock.WaitUntil(changed_, mutex_, std::min(deadline, LeaseEnd()));
       }
@@ -231,6 +231,9 @@ grpc::Status ControlService::Attend(
     if (worker_ == nullptr) {
       return AnswerWith(*context, absl::UnavailableError("the worker does not serve"));
     }
+    if (leaving_) {
+      return AnswerWith(*context, absl::FailedPreconditionError("the worker is about to end"));
+    }
     if (!attended_by_.empty()) {
       return AnswerWith(*context,
                         absl::FailedPreconditionError(absl::StrCat(
@@ -249,9 +252,14 @@ grpc::Status ControlService::Attend(
   Log(LogLevel::kInfo, "a coordinator attends from ", context->peer());
   rpc::AttendRequest request;
   if (stream->Write(hello)) {
+    rpc::AttendReply here;
     while (stream->Read(&request)) {
-      MutexLock lock(mutex_);
-      heard_ = std::max(heard_, absl::Now());
+      {
+        MutexLock lock(mutex_);
+        heard_ = std::max(heard_, absl::Now());
+        here.set_leaving(leaving_);
+      }
+      if (!stream->Write(here)) break;
     }
   }
   Log(LogLevel::kInfo, "the coordinator has gone");
@@ -260,7 +268,7 @@ grpc::Status ControlService::Attend(
   CancelCalls();
   attended_by_.clear();
   lease_ = nullptr;
-  coordinator_lost_ = true;
+  ++leases_ended_;
   changed_.NotifyAll();
   return grpc::Status::OK;
 }

@@ -22,10 +22,9 @@
 
 namespace weft {
 
-// How often a coordinator that attends says so, and how long a worker believes it without.
-// Keepalive notices most losses earlier, but not that of a peer that has stopped reading while
-// something is being written to it.
-inline constexpr absl::Duration kLeaseInterval = absl::Seconds(1);
+// How long a worker believes a coordinator without a sign of it, which comes every
+// LossDetection::beat. Keepalive notices most losses earlier, but not that of a peer that has
+// stopped reading while something is being written to it.
 inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
 
 // Passes calls on to a Worker, one at a time (Abort at any time); a second one meanwhile is
@@ -51,6 +50,17 @@ class ControlService final : public rpc::Control::Service {
   // RequestStop, or `deadline` (false). Watches over the lease meanwhile.
   bool AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_coordinator);
   void RequestStop();
+  // From now on the coordinator is told that the worker wants to leave. Whether one attends.
+  bool AskToLeave() {
+    MutexLock lock(mutex_);
+    leaving_ = true;
+    return lease_ != nullptr;
+  }
+  // Leases that have ended so far.
+  int64_t leases_ended() {
+    MutexLock lock(mutex_);
+    return leases_ended_;
+  }
   // Aborts what runs, refuses what comes, and waits until no call is left inside; false when one is
   // at `deadline`.
   bool Stop(absl::Time deadline = absl::InfiniteFuture());
@@ -117,7 +127,8 @@ class ControlService final : public rpc::Control::Service {
   absl::Time heard_ ABSL_GUARDED_BY(mutex_);                     // the coordinator, last
   grpc::ServerContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;  // that is inside the worker
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  bool coordinator_lost_ ABSL_GUARDED_BY(mutex_) = false;
+  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t leases_ended_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stop_requested_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 #include <variant>
 
@@ -20,9 +19,8 @@
 #include "distributed/grpc/seal.h"
 #include "distributed/grpc/status_codec.h"
 #include "distributed/grpc/weft.grpc.pb.h"
+#include "distributed/grpc/worker_lease.h"
 #include "distributed/keys/tls_probe.h"
-#include "platform/control_characters.h"
-#include "platform/mutex.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -34,8 +32,6 @@ constexpr absl::Duration kAbortTimeout = absl::Seconds(2);
 // How soon a connection that does not come is looked into, and how long that may take.
 constexpr absl::Duration kProbeInterval = absl::Milliseconds(500);
 constexpr absl::Duration kProbeTimeout = absl::Milliseconds(1500);
-// How long a worker may take to let its coordinator go.
-constexpr absl::Duration kLeaveTimeout = absl::Seconds(1);
 
 class GrpcClient final : public WorkerClient {
  public:
@@ -43,14 +39,14 @@ class GrpcClient final : public WorkerClient {
       : options_(options),
         channel_(NewChannel(options.address, options.keys.get())),
         stub_(rpc::Control::NewStub(channel_)) {}
-  ~GrpcClient() override;
 
   absl::Status Connect();
   bool ShutDown();
 
   std::string name() const override {
-    return absl::StrCat("worker:", options_.rank.value, " (", options_.address,
-                        process_id_ > 0 ? absl::StrCat(", pid ", process_id_) : std::string(), ")");
+    return absl::StrCat(
+        "worker:", options_.rank.value, " (", options_.address,
+        lease_.process_id() > 0 ? absl::StrCat(", pid ", lease_.process_id()) : std::string(), ")");
   }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override;
   absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program,
@@ -62,16 +58,17 @@ class GrpcClient final : public WorkerClient {
                         const std::function<void(const StepReport&)>& report) override;
   absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override;
   void Abort(const absl::Status& reason) override;
+  bool is_leaving() const override { return lease_.is_leaving(); }
 
  private:
   // Waits until the connection is there. Errors that waiting does not mend come at once.
   absl::Status AwaitConnection();
-  // Says every kLeaseInterval that this coordinator is there, and in the end that it goes.
-  void KeepLease();
-  // Every call's: the token, the lease, and how long it may take.
+  // Every call's, before it begins: the token, the lease, and how long it may take. Explain ends
+  // it. A call to a worker that is lost is cancelled before it begins.
   void Prepare(grpc::ClientContext& context, absl::Duration timeout = absl::InfiniteDuration()) {
     context.AddMetadata(kTokenKey, options_.token);
-    if (lease_number_ != 0) context.AddMetadata(kLeaseKey, absl::StrCat(lease_number_));
+    context.AddMetadata(kLeaseKey, absl::StrCat(lease_.number()));
+    if (!lease_.AddCall(context)) context.TryCancel();
     if (timeout == absl::InfiniteDuration()) return;
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   }
@@ -94,32 +91,15 @@ class GrpcClient final : public WorkerClient {
   // What came from the worker damaged.
   absl::Status FromWorker(const absl::Status& status) const { return Annotate(status, name()); }
 
-  // How long this process has left the worker without a sign, at most: it was stopped.
-  absl::Duration LongestPause() {
-    MutexLock lock(mutex_);
-    return std::max(longest_pause_, absl::Now() - beat_);
-  }
-
   const GrpcClientOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<rpc::Control::Stub> stub_;
-  int64_t process_id_ = 0;
-  std::string version_;  // HandshakeVersion of the worker
-  uint64_t lease_number_ = 0;
-  grpc::ClientContext lease_context_;
-  std::unique_ptr<grpc::ClientReaderWriter<rpc::AttendRequest, rpc::AttendReply>> lease_;
-  std::thread lease_thread_;  // reads, so that the connection is looked after between calls
-  std::thread heartbeat_thread_;
-  Mutex mutex_;
-  CondVar changed_;
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time beat_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // when the worker last heard
-  absl::Duration longest_pause_ ABSL_GUARDED_BY(mutex_);              // between two beats
-  bool lease_ended_ ABSL_GUARDED_BY(mutex_) = false;  // the worker has ended the stream
+  mutable WorkerLease lease_;
 };
 
 absl::Status GrpcClient::Explain(const grpc::ClientContext& context, const grpc::Status& status,
                                  const std::string& doing) {
+  lease_.RemoveCall(context);
   if (status.ok()) return absl::OkStatus();
   if (WasAnswered(context)) return AnswerOf(context, status);
   const absl::Status error = FromGrpc(status);
@@ -128,14 +108,16 @@ absl::Status GrpcClient::Explain(const grpc::ClientContext& context, const grpc:
                                                     absl::FormatDuration(options_.call_timeout),
                                                     " (", doing, ")"));
   }
-  if (const absl::Duration pause = LongestPause(); pause > kLeasePatience) {
+  if (const absl::Duration pause = lease_.LongestPause(); pause > kLeasePatience) {
     return absl::UnavailableError(absl::StrCat(
         kPausedText, absl::FormatDuration(absl::Trunc(pause, absl::Milliseconds(100))),
         " (did a signal stop it, or the machine sleep?), so ", name(),
         " has given it up; start the job again, with --resume where it has checkpoints"));
   }
+  // A connection that is there again would be another one's: the worker has ended its part then.
+  lease_.NoteBroken(std::string(error.message()));
   return absl::UnavailableError(
-      absl::StrCat(name(), " was lost while ", doing, ": ", error.message()));
+      absl::StrCat(name(), " was lost while ", doing, ": ", lease_.WhyLost()));
 }
 
 absl::Status GrpcClient::AwaitConnection() {
@@ -169,66 +151,9 @@ absl::Status GrpcClient::Connect() {
   if (const std::string path = SocketPathOf(options_.address); !path.empty()) {
     WEFT_RETURN_IF_ERROR(Annotate(CheckLocalListener(path), name()));
   }
-  Prepare(lease_context_);
-  lease_ = stub_->Attend(&lease_context_);
-  rpc::AttendReply hello;
-  if (!lease_->Read(&hello)) {
-    const grpc::Status status = lease_->Finish();
-    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && !WasAnswered(lease_context_)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(name(), " does not know the handshake of this program (wire format ",
-                       WireFormat(), "): it is of another version, or another program"));
-    }
-    return Explain(lease_context_, status, "attending to it");
-  }
-  process_id_ = hello.process_id();
-  version_ = hello.version();
-  lease_number_ = hello.lease();
-  lease_thread_ = std::thread([this] {
-    rpc::AttendReply reply;
-    while (lease_->Read(&reply)) {
-    }
-    MutexLock lock(mutex_);
-    lease_ended_ = true;
-    changed_.NotifyAll();
-  });
-  heartbeat_thread_ = std::thread([this] { KeepLease(); });
-  return absl::OkStatus();
-}
-
-void GrpcClient::KeepLease() {
-  while (true) {
-    {
-      MutexLock lock(mutex_);
-      if (beat_ != absl::InfiniteFuture()) {
-        longest_pause_ = std::max(longest_pause_, absl::Now() - beat_);
-      }
-      beat_ = absl::Now();
-      const absl::Time next = absl::Now() + kLeaseInterval;
-      while (!closing_ && changed_.WaitUntil(mutex_, next)) {
-      }
-      if (closing_) break;
-    }
-    if (!lease_->Write(rpc::AttendRequest())) return;
-  }
-  lease_->WritesDone();
-}
-
-GrpcClient::~GrpcClient() {
-  if (!lease_thread_.joinable()) return;
-  {
-    MutexLock lock(mutex_);
-    closing_ = true;
-    changed_.NotifyAll();
-    // A worker that has answered is free: the next coordinator may be a trial of the same sweep.
-    const absl::Time deadline = absl::Now() + kLeaveTimeout;
-    while (!lease_ended_ && changed_.WaitUntil(mutex_, deadline)) {
-    }
-  }
-  lease_context_.TryCancel();
-  heartbeat_thread_.join();
-  lease_thread_.join();
-  lease_->Finish();
+  lease_.context().AddMetadata(kTokenKey, options_.token);
+  const grpc::Status attended = lease_.Open(*stub_, options_.detection);
+  return attended.ok() ? absl::OkStatus() : Explain(lease_.context(), attended, "attending to it");
 }
 
 bool GrpcClient::ShutDown() {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "distributed/keys/key_ring.h"
+#include "distributed/loss_detection.h"
 #include "distributed/worker_client.h"
 
 namespace weft {
@@ -23,6 +24,8 @@ struct GrpcClientOptions {
   std::shared_ptr<KeyRing> keys = {};
   // Until when the worker must have answered. Unavailable naming it if it has not.
   absl::Time connect_deadline = absl::InfiniteFuture();
+  // How soon it is lost when it does not answer any more.
+  LossDetection detection = {};
   // Longest time of one call, but for RunSteps.
   absl::Duration call_timeout = absl::Minutes(10);
 };
@@ -31,7 +34,8 @@ struct GrpcClientOptions {
 // certificate of either end, or that one end has keys and the other has none (ProbeTls). Waits for
 // the worker's answer and holds its lease from then on: when this client is destroyed, or
 // its process ends, the worker aborts what it does. A destroyed client has waited until the worker
-// is free for another one, a second at most.
+// is free for another one, a second at most. A worker that was lost once stays lost for this
+// client: each later call ends at once, whatever has become of the connection.
 absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOptions& options);
 
 // Whether the error of a call says that the worker was lost because this process had been stopped:

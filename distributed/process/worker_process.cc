@@ -1,5 +1,6 @@
 #include "distributed/process/worker_process.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "distributed/grpc/grpc_server.h"
+#include "distributed/process/stale_watch.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/process_memory.h"
@@ -21,13 +23,24 @@ namespace {
 // does not: gRPC goes on with the write until the connection breaks.
 constexpr absl::Duration kStopPatience = absl::Seconds(1);
 constexpr absl::Duration kStopInterval = absl::Milliseconds(200);
+// How long a worker that is told to end waits for its job to go on without it. Schedulers that end
+// processes wait 30 s for them.
+constexpr absl::Duration kLeavePatience = absl::Seconds(25);
 
-void AwaitEnd(const WorkerProcessOptions& options, ControlService& control) {
-  const bool asks = options.stop != nullptr;
-  while (!control.AwaitEnd(RealClock(), asks ? absl::Now() + kStopInterval : absl::InfiniteFuture(),
-                           options.ends_with_coordinator)) {
-    if (options.stop()) return;
+// Aborted where the worker is stale.
+absl::Status AwaitEnd(const WorkerProcessOptions& options, ControlService& control) {
+  StaleWatch watch;
+  absl::Time leaves_by = absl::InfiniteFuture();
+  while (
+      !control.AwaitEnd(RealClock(), absl::Now() + kStopInterval, options.ends_with_coordinator)) {
+    if (options.stop != nullptr && options.stop()) {
+      if (!control.AskToLeave() || absl::Now() >= leaves_by) break;
+      leaves_by = std::min(leaves_by, absl::Now() + kLeavePatience);
+      continue;
+    }
+    WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), control.leases_ended()));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -60,7 +73,7 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
   server->control().SetWorker(worker.get(), options.version);
   Log(LogLevel::kInfo, "listening on ", server->address());
   if (options.on_listening != nullptr) options.on_listening(server->address());
-  AwaitEnd(options, server->control());
+  const absl::Status ended = AwaitEnd(options, server->control());
   // The worker ends before the server that its transport is made of.
   if (!server->control().Stop(absl::Now() + kStopPatience)) {
     if (options.ends_with_coordinator) {
@@ -70,7 +83,7 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
     }
     server->control().Stop();
   }
-  return absl::OkStatus();
+  return ended;
 }
 
 }  // namespace weft

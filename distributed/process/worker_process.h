@@ -38,7 +38,8 @@ struct WorkerProcessOptions {
   std::function<InputSourceFactory(FileSystem& files)> open_input;
   // Decorates the transport of each job, for tests that inject faults; null: it stays as it is.
   std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> decorate_transport;
-  // Asked five times a second; true ends the worker. Null: only its calls do.
+  // Asked five times a second; true ends the worker: at once where nobody attends it, else when its
+  // job does without it, after 25 s at the latest. Null: only its calls do.
   std::function<bool()> stop;
   // Called once it listens, with the address (and the port that was found); may be null.
   std::function<void(const std::string& address)> on_listening;
@@ -46,7 +47,8 @@ struct WorkerProcessOptions {
 
 // Serves jobs, one after the other, until it is told to end (Shutdown, `stop`, or the coordinator's
 // loss if so asked). Errors: the address cannot be listened on (Unavailable, at once, naming it);
-// InvalidArgument without a token.
+// InvalidArgument without a token; Aborted where it was stopped for so long that its job has given
+// it up (stale_watch.h).
 absl::Status ServeWorker(const WorkerProcessOptions& options);
 
 }  // namespace weft

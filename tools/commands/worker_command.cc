@@ -1,4 +1,3 @@
-#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -88,13 +87,12 @@ class WorkerCommand final : public Command {
         *console.err << "listening on " << Printable(address) << "\n" << std::flush;
       };
     }
-    // A worker that was started by hand takes its socket with it. Others end with their job.
-    std::optional<StopSignals> signals;
-    if (parent_ == 0) {
-      signals.emplace();
-      options.stop = [&signals] { return signals->signal() != 0; };
-    }
-    WEFT_RETURN_IF_ERROR(WithExitCode(ServeWorker(options), ExitCode::kPlan));
+    // A worker that is told to end leaves its job first, and takes its socket with it.
+    const StopSignals signals;
+    options.stop = [&signals] { return signals.signal() != 0; };
+    const absl::Status served = ServeWorker(options);
+    if (absl::IsAborted(served)) return WithExitCode(served, ExitCode::kTryAgain);
+    WEFT_RETURN_IF_ERROR(WithExitCode(served, ExitCode::kPlan));
     return ExitCode::kOk;
   }
 

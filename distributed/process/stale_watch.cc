@@ -1,0 +1,32 @@
+#include "distributed/process/stale_watch.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+namespace {
+
+// No coordinator gives a worker up earlier (kFastDetection).
+constexpr absl::Duration kMinPause = absl::Milliseconds(700);
+// How soon after a pause the end of the lease is heard of.
+constexpr absl::Duration kHearing = absl::Seconds(2);
+
+}  // namespace
+
+absl::Status StaleWatch::Look(absl::Time now, int64_t ended) {
+  if (now - looked_ >= kMinPause) {
+    pause_ = now - looked_;
+    judged_until_ = now + kHearing;
+    ended_before_ = ended_;
+  }
+  looked_ = now;
+  ended_ = ended;
+  if (now > judged_until_ || ended == ended_before_) return absl::OkStatus();
+  judged_until_ = absl::InfinitePast();
+  return absl::AbortedError(absl::StrCat(
+      "this worker did not run for ",
+      absl::FormatDuration(absl::Trunc(pause_, absl::Milliseconds(100))),
+      " (did a signal stop it?), and its job has given it up: what it has of the job is old, so it "
+      "ends; start it again to have it take part"));
+}
+
+}  // namespace weft
