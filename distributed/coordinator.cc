@@ -1,5 +1,6 @@
 #include "distributed/coordinator.h"
 
+#include <algorithm>
 #include <random>
 #include <thread>
 #include <utility>
@@ -89,6 +90,12 @@ void Coordinator::Abort(const absl::Status& reason) {
 absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& membership,
                                                           const std::vector<int64_t>& memory_limits,
                                                           const std::vector<std::string>& devices) {
+  return JoinAs(membership, memory_limits, devices, {});
+}
+
+absl::StatusOr<std::vector<WorkerInfo>> Coordinator::JoinAs(
+    const JobMembership& membership, const std::vector<int64_t>& memory_limits,
+    const std::vector<std::string>& devices, const std::set<int>& newcomers) {
   std::vector<WorkerInfo> infos(clients_.size());
   shards_.assign(clients_.size(), {});
   WEFT_RETURN_IF_ERROR(OnAll("joining the job", [&](int i) -> absl::Status {
@@ -96,6 +103,7 @@ absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& m
     own.rank = RankId(i);
     if (!memory_limits.empty()) own.memory_limit_bytes = memory_limits[i];
     if (!devices.empty()) own.device = devices[i];
+    if (newcomers.contains(i)) own.continues_job_id = 0;
     WEFT_ASSIGN_OR_RETURN(infos[i], clients_[i]->Join(own));
     return absl::OkStatus();
   }));
@@ -114,24 +122,41 @@ absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& m
   return infos;
 }
 
-absl::Status Coordinator::GoOnWith(const std::vector<int>& left) {
+std::vector<JobMember> Coordinator::members() const {
+  std::vector<JobMember> members;
+  for (size_t i = 0; i < clients_.size(); ++i) {
+    JobMember& member = members.emplace_back();
+    member.client = clients_[i];
+    if (!membership_.addresses.empty()) member.address = membership_.addresses[i];
+    if (!memory_limits_.empty()) member.memory_limit_bytes = memory_limits_[i];
+    if (!devices_.empty()) member.device = devices_[i];
+  }
+  return members;
+}
+
+absl::Status Coordinator::GoOnAs(const std::vector<JobMember>& members) {
   JobMembership membership = membership_;
+  membership.addresses.clear();
+  clients_.clear();
   std::vector<int64_t> memory_limits;
   std::vector<std::string> devices;
-  std::vector<WorkerClient*> clients;
-  membership.addresses.clear();
-  for (const int rank : left) {
-    const auto i = static_cast<size_t>(rank);
-    clients.push_back(clients_[i]);
-    if (!membership_.addresses.empty()) membership.addresses.push_back(membership_.addresses[i]);
-    if (!memory_limits_.empty()) memory_limits.push_back(memory_limits_[i]);
-    if (!devices_.empty()) devices.push_back(devices_[i]);
+  std::set<int> newcomers;
+  for (const JobMember& member : members) {
+    if (!member.keeps_state) newcomers.insert(size());
+    clients_.push_back(member.client);
+    if (!membership_.addresses.empty()) membership.addresses.push_back(member.address);
+    memory_limits.push_back(member.memory_limit_bytes);
+    devices.push_back(member.device);
   }
   std::random_device random;
   membership.continues_job_id = membership_.job_id;
   membership.job_id = (uint64_t{random()} << 32) | random();
-  clients_ = std::move(clients);
-  return Join(membership, memory_limits, devices).status();
+  return JoinAs(membership, memory_limits, devices, newcomers).status();
+}
+
+bool Coordinator::has_leaving() const {
+  return std::any_of(clients_.begin(), clients_.end(),
+                     [](const WorkerClient* client) { return client->is_leaving(); });
 }
 
 absl::StatusOr<std::vector<MemoryRequirement>> Coordinator::AddProgram(

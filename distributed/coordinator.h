@@ -20,6 +20,16 @@
 
 namespace weft {
 
+// One worker of a job, as the coordinator knows it.
+struct JobMember {
+  WorkerClient* client = nullptr;  // borrowed
+  std::string address = {};        // of its data streams; "" in this process
+  int64_t memory_limit_bytes = 0;  // as in JobMembership; so `device`
+  std::string device = {};
+  // It is in the job, and goes on with its variables and data. Otherwise it begins without any.
+  bool keeps_state = true;
+};
+
 // Borrows the clients; client i is rank i. One thread calls it; it calls the workers in parallel.
 // The first error ends the job on all workers, once; it is returned with the worker's name. Where
 // several fail, the cause is told from its consequences: Aborted and Unavailable give way to any
@@ -39,10 +49,15 @@ class Coordinator {
   absl::StatusOr<std::vector<WorkerInfo>> Join(const JobMembership& membership,
                                                const std::vector<int64_t>& memory_limits = {},
                                                const std::vector<std::string>& devices = {});
-  // The workers `left` (ranks so far, in ascending order) go on without the others, as ranks 0, 1,
-  // ... of a new job, with their variables, data and limits (JobMembership::continues_job_id). They
-  // have no programs then. REQUIRES: Join was OK, no call is under way, and at least one is left.
-  absl::Status GoOnWith(const std::vector<int>& left);
+  // Who is in the job now, by rank.
+  std::vector<JobMember> members() const;
+  // These members go on, as ranks 0, 1, ... of a new job, those that keep their state with
+  // variables, data and limits (JobMembership::continues_job_id). They have no programs then. After
+  // an error, no step has been run: it may be called again, for those that are left. REQUIRES: Join
+  // was OK, no call is under way, and at least one member keeps its state.
+  absl::Status GoOnAs(const std::vector<JobMember>& members);
+  // Whether a worker wants to leave (WorkerClient::is_leaving).
+  bool has_leaving() const;
   // partitions[i] goes to rank i.
   absl::StatusOr<std::vector<MemoryRequirement>> AddProgram(
       const std::string& program, const std::vector<Partition>& partitions,
@@ -96,6 +111,11 @@ class Coordinator {
   // Calls `call(i)` for every worker, each in a thread of its own. `doing` is for the log: what a
   // worker does meanwhile.
   absl::Status OnAll(const std::string& doing, const std::function<absl::Status(int)>& call);
+  // Join, in which these ranks begin anew, though the job goes on with another.
+  absl::StatusOr<std::vector<WorkerInfo>> JoinAs(const JobMembership& membership,
+                                                 const std::vector<int64_t>& memory_limits,
+                                                 const std::vector<std::string>& devices,
+                                                 const std::set<int>& newcomers);
   // Joins the cards whose collectives in a program stay on them, and says so to the workers.
   absl::Status JoinCards(const std::vector<Partition>& partitions);
   // The error that ends a call of which worker i ended with errors[i]; `cause` is one of them.

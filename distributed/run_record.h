@@ -33,6 +33,8 @@ class RunRecord {
   StepReport& BeginStep(int64_t step, StepReport& other);
   void EndStep();
 
+  // Calls of RunSteps since it joined.
+  int64_t runs() const { return runs_; }
   StepProgress Progress() const;
   // Finishes the step that it has lost its peers in. FailedPrecondition where none has run.
   absl::StatusOr<StepReport> Finish(const std::string& name);

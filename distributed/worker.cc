@@ -332,10 +332,13 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
 }
 
 absl::Status RankWorker::CheckContinues(const JobMembership& membership) const {
-  if (membership.continues_job_id == 0) return absl::OkStatus();
-  if (!joined_ || membership.continues_job_id != membership_.job_id) {
+  const uint64_t continues = membership.continues_job_id;
+  if (continues == 0) return absl::OkStatus();
+  // It had joined the job that was to go on with that one, and has run nothing in it.
+  const bool was_in = record_.runs() == 0 && continues == membership_.continues_job_id;
+  if (!joined_ || (continues != membership_.job_id && !was_in)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the worker is to go on with job ", membership.continues_job_id, " and is in ",
+        absl::StrCat("the worker is to go on with job ", continues, " and is in ",
                      joined_ ? absl::StrCat("job ", membership_.job_id) : std::string("none"),
                      "; it has nothing of what that job has trained"));
   }

@@ -50,8 +50,9 @@ struct JobMembership {
   // a worker keeps the reports of its newest steps (StepReportsRequest).
   bool commits = false;
   // The job that this one goes on with: the worker, a member of that, keeps its variables, its data
-  // and the memory of its steps. 0 = none: it begins anew. FailedPrecondition where it is in
-  // another job, or its state is torn (StepState).
+  // and the memory of its steps. 0 = none: it begins anew. It may have joined another that goes on
+  // with that one, and has run nothing: a member was lost meanwhile. FailedPrecondition where it is
+  // in another job, or its state is torn (StepState).
   uint64_t continues_job_id = 0;
 };
 
@@ -122,6 +123,9 @@ class WorkerClient {
   absl::StatusOr<typename Request::Reply> Ask(const Request& request);
   // Ends whatever the worker does.
   virtual void Abort(const absl::Status& reason) = 0;
+  // Whether the worker has said that it wants to leave its job at the next step boundary. Any
+  // thread.
+  virtual bool is_leaving() const { return false; }
 };
 
 template <typename Request>

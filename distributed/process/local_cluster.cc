@@ -4,7 +4,9 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -15,6 +17,7 @@
 #include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/grpc_client.h"
 #include "distributed/job_token.h"
+#include "distributed/process/arriving_workers.h"
 #include "distributed/process/job_folder.h"
 #include "distributed/process/memory_kills.h"
 #include "platform/file_system.h"
@@ -30,6 +33,17 @@ constexpr absl::Duration kEndTimeout = absl::Seconds(2);
 // How long the end of a process may come after that of its connections.
 constexpr absl::Duration kExplainTimeout = absl::Milliseconds(500);
 
+GrpcClientOptions ClientOptionsOf(const RemoteClusterOptions& cluster, size_t worker) {
+  GrpcClientOptions options;
+  options.address = cluster.addresses[worker];
+  options.rank = RankId(static_cast<int32_t>(worker));
+  options.insecure_network = cluster.insecure_network;
+  options.token = cluster.token;
+  options.keys = cluster.keys;
+  options.detection = cluster.detection;
+  return options;
+}
+
 // Connects at once to all that have no client in `clients` yet; the errors of those that failed,
 // joined. Those that answered stay connected: a worker ends with its coordinator. `waited` is for
 // the message.
@@ -44,12 +58,7 @@ absl::Status ConnectToMissing(const RemoteClusterOptions& cluster, absl::Duratio
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (clients[i] != nullptr) continue;
     threads.emplace_back([&, i] {
-      GrpcClientOptions options;
-      options.address = addresses[i];
-      options.rank = RankId(static_cast<int32_t>(i));
-      options.insecure_network = cluster.insecure_network;
-      options.token = cluster.token;
-      options.keys = cluster.keys;
+      GrpcClientOptions options = ClientOptionsOf(cluster, i);
       options.connect_deadline = deadline;
       absl::StatusOr<std::unique_ptr<WorkerClient>> client = ConnectToWorker(options);
       if (client.ok()) {
@@ -74,89 +83,228 @@ absl::Status ConnectToMissing(const RemoteClusterOptions& cluster, absl::Duratio
                          absl::FormatDuration(waited), "): ", absl::StrJoin(texts, "; ")));
 }
 
-std::vector<WorkerClient*> Pointers(const std::vector<std::unique_ptr<WorkerClient>>& clients) {
-  std::vector<WorkerClient*> pointers;
-  for (const auto& client : clients) pointers.push_back(client.get());
-  return pointers;
-}
+// One of a cluster's workers.
+struct ClusterWorker {
+  int place = 0;  // its rank, as the job was planned first
+  std::string address;
+  std::unique_ptr<Process> process = nullptr;  // null: others started it
+  std::unique_ptr<WorkerClient> client = nullptr;
+};
 
-// Takes these (in ascending order) out of `all`; what was there.
-template <typename T>
-std::vector<T> TakeOut(const std::vector<int>& places, std::vector<T>& all) {
-  std::vector<T> taken;
-  for (auto place = places.rbegin(); place != places.rend(); ++place) {
-    taken.push_back(std::move(all[static_cast<size_t>(*place)]));
-    all.erase(all.begin() + *place);
+// Workers that are in a job, by place, and those that are awaited.
+class PlacedWorkers {
+ public:
+  std::vector<WorkerClient*> clients() const {
+    std::vector<WorkerClient*> clients;
+    for (const ClusterWorker& worker : workers_) clients.push_back(worker.client.get());
+    return clients;
   }
-  return taken;
-}
+  std::vector<std::string> addresses() const {
+    std::vector<std::string> addresses;
+    for (const ClusterWorker& worker : workers_) addresses.push_back(worker.address);
+    return addresses;
+  }
+  const std::vector<ClusterWorker>& all() const { return workers_; }
+  void Add(ClusterWorker worker) {
+    const auto after =
+        std::find_if(workers_.begin(), workers_.end(),
+                     [&](const ClusterWorker& other) { return other.place > worker.place; });
+    workers_.insert(after, std::move(worker));
+  }
+  // Takes out those whose clients these are, by place.
+  std::vector<ClusterWorker> TakeOut(const std::vector<WorkerClient*>& clients) {
+    std::vector<ClusterWorker> taken;
+    for (WorkerClient* const client : clients) {
+      const auto found =
+          std::find_if(workers_.begin(), workers_.end(),
+                       [&](const ClusterWorker& one) { return one.client.get() == client; });
+      if (found == workers_.end()) continue;
+      taken.push_back(std::move(*found));
+      workers_.erase(found);
+    }
+    return taken;
+  }
+  const ClusterWorker* Find(int place) const {
+    for (const ClusterWorker& worker : workers_) {
+      if (worker.place == place) return &worker;
+    }
+    return nullptr;
+  }
+  void Clear() { workers_.clear(); }
+
+ private:
+  std::vector<ClusterWorker> workers_;
+};
 
 class RemoteCluster final : public WorkerCluster {
  public:
-  RemoteCluster(std::vector<std::string> addresses,
+  RemoteCluster(const RemoteClusterOptions& options,
                 std::vector<std::unique_ptr<WorkerClient>> clients)
-      : addresses_(std::move(addresses)), clients_(std::move(clients)) {}
-  std::vector<WorkerClient*> clients() const override { return Pointers(clients_); }
-  const std::vector<std::string>& addresses() const override { return addresses_; }
+      : options_(options) {
+    for (size_t i = 0; i < clients.size(); ++i) {
+      workers_.Add({static_cast<int>(i), options.addresses[i], nullptr, std::move(clients[i])});
+    }
+  }
+  std::vector<WorkerClient*> clients() const override { return workers_.clients(); }
+  std::vector<std::string> addresses() const override { return workers_.addresses(); }
   absl::Status Explain(const absl::Status& error) override { return error; }
-  void Lose(const std::vector<int>& clients) override {
-    TakeOut(clients, addresses_);
-    for (auto& client : TakeOut(clients, clients_)) lost_.push_back(std::move(client));
+  void Lose(const std::vector<WorkerClient*>& clients) override {
+    for (ClusterWorker& worker : workers_.TakeOut(clients)) lost_.push_back(std::move(worker));
+  }
+  void Release(const std::vector<WorkerClient*>& clients) override {
+    workers_.TakeOut(clients).clear();  // the leases end, and the workers with them
+  }
+
+  // One that comes back listens where it did before.
+  void Want(int place) override {
+    const ClusterWorker* const there = workers_.Find(place);
+    if (there != nullptr && !there->client->is_leaving()) return;
+    // Else it would still be attended.
+    std::erase_if(lost_, [place](const ClusterWorker& one) { return one.place == place; });
+    arriving_.Await(place, ClientOptionsOf(options_, static_cast<size_t>(place)));
+  }
+  bool is_expected() const override { return arriving_.is_awaiting(); }
+  std::vector<Arrival> Take(absl::Time deadline) override {
+    std::vector<Arrival> arrivals;
+    for (ArrivingWorkers::Arrived& arrived : arriving_.Take(deadline)) {
+      arrivals.push_back({arrived.place, arrived.client.get(), arrived.address});
+      workers_.Add({arrived.place, arrived.address, nullptr, std::move(arrived.client)});
+    }
+    return arrivals;
   }
 
  private:
-  std::vector<std::string> addresses_;
-  std::vector<std::unique_ptr<WorkerClient>> clients_;
-  std::vector<std::unique_ptr<WorkerClient>> lost_;
+  const RemoteClusterOptions options_;
+  PlacedWorkers workers_;
+  std::vector<ClusterWorker> lost_;
+  ArrivingWorkers arriving_;
 };
 
 class LocalCluster final : public WorkerCluster {
  public:
+  LocalCluster(ProcessLauncher& launcher, const LocalClusterOptions& options)
+      : launcher_(launcher), options_(options) {}
   ~LocalCluster() override;
-  absl::Status Start(ProcessLauncher& launcher, const LocalClusterOptions& options);
+  absl::Status Start();
 
-  std::vector<WorkerClient*> clients() const override { return Pointers(clients_); }
-  const std::vector<std::string>& addresses() const override { return addresses_; }
+  std::vector<WorkerClient*> clients() const override { return workers_.clients(); }
+  std::vector<std::string> addresses() const override { return workers_.addresses(); }
   absl::Status Explain(const absl::Status& error) override;
-  void Lose(const std::vector<int>& clients) override;
+  void Lose(const std::vector<WorkerClient*>& clients) override;
+  void Release(const std::vector<WorkerClient*>& clients) override;
+  void Want(int place) override;
+  bool is_expected() const override { return !starting_.empty(); }
+  std::vector<Arrival> Take(absl::Time deadline) override;
 
  private:
-  absl::Status StartProcess(ProcessLauncher& launcher, const LocalClusterOptions& options, int i);
-  absl::Status Connect(absl::Duration timeout);
-  // "worker:1 (pid 4711)".
-  std::string Name(size_t i) const {
-    return absl::StrCat("worker:", i, " (pid ", processes_[i]->id(), ")");
+  // Starts a process for this place, on a socket of its own.
+  absl::StatusOr<ClusterWorker> StartProcess(int place);
+  absl::Status Connect(std::vector<ClusterWorker> workers);
+  RemoteClusterOptions Reaching(std::vector<std::string> addresses) const {
+    RemoteClusterOptions options;
+    options.addresses = std::move(addresses);
+    options.token = token_;
+    options.detection = options_.detection;
+    return options;
   }
   // "worker:1 (pid 4711) was killed by signal 9 (Killed)" for the first that has ended.
-  std::optional<std::string> FirstEnd();
+  static std::optional<std::string> FirstEnd(const std::vector<ClusterWorker>& workers);
   // "worker:1 (pid 4711) does not answer: ..." for the first that a signal has stopped.
-  std::optional<std::string> FirstStop();
+  static std::optional<std::string> FirstStop(const std::vector<ClusterWorker>& workers);
+  // Those that were started and have ended before they answered come no more.
+  void GiveUpEnded();
 
   std::string TokenFile() const { return absl::StrCat(folder_->path(), "/token"); }
 
+  ProcessLauncher& launcher_;
+  const LocalClusterOptions options_;
   std::optional<JobFolder> folder_;
   int64_t memory_kills_ = 0;  // before the job
   std::string token_;
-  std::vector<std::string> addresses_;
-  std::vector<std::unique_ptr<Process>> processes_;
-  std::vector<std::unique_ptr<WorkerClient>> clients_;
+  int sockets_ = 0;  // that processes were told of
+  PlacedWorkers workers_;
   std::vector<std::unique_ptr<WorkerClient>> lost_;
+  std::vector<ClusterWorker> starting_;  // without clients
+  std::map<int, int> starts_;            // by place: of processes after the first
+  std::set<int> left_;                   // places whose workers have left on purpose
+  ArrivingWorkers arriving_;
 };
 
-void LocalCluster::Lose(const std::vector<int>& clients) {
-  TakeOut(clients, addresses_);
-  TakeOut(clients, processes_).clear();  // kills them, and waits
-  for (auto& client : TakeOut(clients, clients_)) lost_.push_back(std::move(client));
+std::string NameOf(const ClusterWorker& worker) {
+  return absl::StrCat("worker:", worker.place, " (pid ", worker.process->id(), ")");
 }
 
-absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOptions& options) {
-  if (!options.devices.empty() && options.devices.size() != static_cast<size_t>(options.workers)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.workers, " workers have ", options.devices.size(), " devices"));
+void LocalCluster::Lose(const std::vector<WorkerClient*>& clients) {
+  for (ClusterWorker& worker : workers_.TakeOut(clients)) {
+    worker.process.reset();  // killed, and waited for
+    lost_.push_back(std::move(worker.client));
   }
-  if (options.workers < 1 || options.command.empty()) {
+}
+
+void LocalCluster::Release(const std::vector<WorkerClient*>& clients) {
+  const absl::Time deadline = absl::Now() + kEndTimeout;
+  for (ClusterWorker& worker : workers_.TakeOut(clients)) {
+    left_.insert(worker.place);
+    worker.client.reset();  // the lease ends, and the worker with it
+    const std::optional<ExitStatus> end = worker.process->WaitUntil(deadline);
+    Log(LogLevel::kInfo, NameOf(worker), " has left and ",
+        end.has_value() ? absl::StrCat("ended with ", end->DebugString()) : "does not end");
+  }
+}
+
+void LocalCluster::Want(int place) {
+  // A process that ends again and again has a reason.
+  constexpr int kMaxStarts = 3;
+  const bool is_there = workers_.Find(place) != nullptr || left_.contains(place);
+  if (is_there || arriving_.is_awaited(place) || starts_[place] >= kMaxStarts) return;
+  ++starts_[place];
+  absl::StatusOr<ClusterWorker> started = StartProcess(place);
+  if (!started.ok()) {
+    Log(LogLevel::kWarning, "no process can be started for place ", place, ": ",
+        started.status().ToString());
+    return;
+  }
+  GrpcClientOptions options = ClientOptionsOf(Reaching({started->address}), 0);
+  options.rank = RankId(place);
+  arriving_.Await(place, options);
+  starting_.push_back(*std::move(started));
+}
+
+void LocalCluster::GiveUpEnded() {
+  std::erase_if(starting_, [this](const ClusterWorker& worker) {
+    const std::optional<ExitStatus> end = worker.process->Poll();
+    if (!end.has_value()) return false;
+    Log(LogLevel::kWarning, NameOf(worker), " ended with ", end->DebugString(),
+        " before it answered");
+    arriving_.GiveUp(worker.place);
+    return true;
+  });
+}
+
+std::vector<Arrival> LocalCluster::Take(absl::Time deadline) {
+  std::vector<Arrival> arrivals;
+  for (ArrivingWorkers::Arrived& arrived : arriving_.Take(deadline)) {
+    const auto started =
+        std::find_if(starting_.begin(), starting_.end(),
+                     [&](const ClusterWorker& worker) { return worker.place == arrived.place; });
+    started->client = std::move(arrived.client);
+    arrivals.push_back({arrived.place, started->client.get(), arrived.address});
+    workers_.Add(std::move(*started));
+    starting_.erase(started);
+  }
+  GiveUpEnded();
+  return arrivals;
+}
+
+absl::Status LocalCluster::Start() {
+  if (!options_.devices.empty() &&
+      options_.devices.size() != static_cast<size_t>(options_.workers)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cannot start ", options.workers, " workers; at least 1 is needed"));
+        absl::StrCat(options_.workers, " workers have ", options_.devices.size(), " devices"));
+  }
+  if (options_.workers < 1 || options_.command.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot start ", options_.workers, " workers; at least 1 is needed"));
   }
   PrepareForClusters();  // the environment is read for the workers
   memory_kills_ = MemoryKills(RealFileSystem());
@@ -168,68 +316,76 @@ absl::Status LocalCluster::Start(ProcessLauncher& launcher, const LocalClusterOp
   folder_.emplace(std::move(folder));
   WEFT_ASSIGN_OR_RETURN(token_, NewJobToken());
   WEFT_RETURN_IF_ERROR(WriteTokenFile(TokenFile(), token_));
-  for (int i = 0; i < options.workers; ++i) {
-    WEFT_RETURN_IF_ERROR(StartProcess(launcher, options, i));
+  std::vector<ClusterWorker> workers;
+  for (int i = 0; i < options_.workers; ++i) {
+    WEFT_ASSIGN_OR_RETURN(ClusterWorker worker, StartProcess(i));
+    workers.push_back(std::move(worker));
   }
-  return Connect(options.start_timeout);
+  return Connect(std::move(workers));
 }
 
-absl::Status LocalCluster::StartProcess(ProcessLauncher& launcher,
-                                        const LocalClusterOptions& options, int i) {
-  addresses_.push_back(absl::StrCat("unix:", folder_->path(), "/", i));
+absl::StatusOr<ClusterWorker> LocalCluster::StartProcess(int place) {
+  ClusterWorker worker;
+  worker.place = place;
+  worker.address = absl::StrCat("unix:", folder_->path(), "/", sockets_++);
   ProcessOptions process;
-  process.arguments = options.command;
+  process.arguments = options_.command;
   for (const std::string& argument :
-       {std::string("--listen"), addresses_.back(), std::string("--ends-with-parent"),
+       {std::string("--listen"), worker.address, std::string("--ends-with-parent"),
         absl::StrCat(CurrentProcessId()), std::string("--token-file"), TokenFile(),
         std::string("--allow-path"), std::string("/")}) {
     process.arguments.push_back(argument);
   }
-  if (!options.devices.empty()) {
+  if (!options_.devices.empty()) {
     process.arguments.push_back("--device");
-    process.arguments.push_back(options.devices[static_cast<size_t>(i)]);
+    process.arguments.push_back(options_.devices[static_cast<size_t>(place)]);
   }
   process.environment = OpenMpWait();
-  process.standard_error = options.standard_error;
+  process.standard_error = options_.standard_error;
   process.own_process_group = true;  // Ctrl-C is the coordinator's to handle
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Process> started, launcher.Start(process));
-  processes_.push_back(std::move(started));
-  return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(worker.process, launcher_.Start(process));
+  return worker;
 }
 
-absl::Status LocalCluster::Connect(absl::Duration timeout) {
+absl::Status LocalCluster::Connect(std::vector<ClusterWorker> workers) {
+  const absl::Duration timeout = options_.start_timeout;
   const absl::Time deadline = absl::Now() + timeout;
+  std::vector<std::string> addresses;
+  for (const ClusterWorker& worker : workers) addresses.push_back(worker.address);
   std::vector<std::unique_ptr<WorkerClient>> clients;
   // In slices: a worker that ends at once is reported at once.
   while (true) {
     const absl::Duration slice = std::min(absl::Seconds(2), deadline - absl::Now());
-    const absl::Status connected =
-        ConnectToMissing({addresses_, false, token_}, slice, timeout, clients);
+    const absl::Status connected = ConnectToMissing(Reaching(addresses), slice, timeout, clients);
     if (connected.ok()) break;
-    if (const std::optional<std::string> end = FirstEnd(); end.has_value()) {
+    if (const std::optional<std::string> end = FirstEnd(workers); end.has_value()) {
       return absl::UnavailableError(absl::StrCat(*end,
                                                  " before it answered; its messages are "
                                                  "above"));
     }
     if (absl::Now() >= deadline) return connected;
   }
-  clients_ = std::move(clients);
+  for (size_t i = 0; i < workers.size(); ++i) {
+    workers[i].client = std::move(clients[i]);
+    workers_.Add(std::move(workers[i]));
+  }
   return absl::OkStatus();
 }
 
-std::optional<std::string> LocalCluster::FirstEnd() {
-  for (size_t i = 0; i < processes_.size(); ++i) {
-    const std::optional<ExitStatus> end = processes_[i]->Poll();
+std::optional<std::string> LocalCluster::FirstEnd(const std::vector<ClusterWorker>& workers) {
+  for (const ClusterWorker& worker : workers) {
+    const std::optional<ExitStatus> end = worker.process->Poll();
     if (!end.has_value()) continue;
-    return absl::StrCat(Name(i), end->signal != 0 ? " was " : " ended with ", end->DebugString());
+    return absl::StrCat(NameOf(worker), end->signal != 0 ? " was " : " ended with ",
+                        end->DebugString());
   }
   return std::nullopt;
 }
 
-std::optional<std::string> LocalCluster::FirstStop() {
-  for (size_t i = 0; i < processes_.size(); ++i) {
-    if (!processes_[i]->IsStopped()) continue;
-    return absl::StrCat(Name(i), " does not answer: a signal has stopped it (SIGSTOP?)");
+std::optional<std::string> LocalCluster::FirstStop(const std::vector<ClusterWorker>& workers) {
+  for (const ClusterWorker& worker : workers) {
+    if (!worker.process->IsStopped()) continue;
+    return absl::StrCat(NameOf(worker), " does not answer: a signal has stopped it (SIGSTOP?)");
   }
   return std::nullopt;
 }
@@ -239,13 +395,14 @@ absl::Status LocalCluster::Explain(const absl::Status& error) {
       !absl::IsDeadlineExceeded(error)) {
     return error;
   }
-  if (IsOfStoppedCoordinator(error)) return error;
+  const std::vector<ClusterWorker>& workers = workers_.all();
+  if (IsOfStoppedCoordinator(error) || workers.empty()) return error;
   const absl::Time deadline = absl::Now() + kExplainTimeout;
-  std::optional<std::string> end = FirstEnd();
-  if (!end.has_value()) end = FirstStop();
+  std::optional<std::string> end = FirstEnd(workers);
+  if (!end.has_value()) end = FirstStop(workers);
   while (!end.has_value() && absl::Now() < deadline) {
-    processes_.front()->WaitUntil(absl::Now() + absl::Milliseconds(20));
-    end = FirstEnd();
+    workers.front().process->WaitUntil(absl::Now() + absl::Milliseconds(20));
+    end = FirstEnd(workers);
   }
   if (!end.has_value()) return error;
   const bool was_killed = absl::StrContains(*end, absl::StrCat("by signal ", SIGKILL));
@@ -261,20 +418,23 @@ absl::Status LocalCluster::Explain(const absl::Status& error) {
 }
 
 LocalCluster::~LocalCluster() {
-  std::vector<bool> stopped;  // such a one hears nothing
-  for (const auto& process : processes_) stopped.push_back(process->IsStopped());
-  for (size_t i = 0; i < clients_.size(); ++i) {
-    const bool runs = !processes_[i]->Poll().has_value() && !stopped[i];
-    if (clients_[i] != nullptr && runs) ShutDownWorker(*clients_[i]);
-  }
-  const bool asked = !clients_.empty();
-  clients_.clear();  // the leases break
+  for (const ClusterWorker& worker : starting_) arriving_.GiveUp(worker.place);
+  starting_.clear();  // killed
+  std::vector<std::unique_ptr<Process>> processes;
+  std::vector<bool> asked;
+  for (ClusterWorker& worker : workers_.TakeOut(workers_.clients())) {
+    // Such a one hears nothing.
+    const bool hears = !worker.process->IsStopped();
+    if (hears && !worker.process->Poll().has_value()) ShutDownWorker(*worker.client);
+    asked.push_back(hears);
+    processes.push_back(std::move(worker.process));
+  }  // the leases break
   lost_.clear();
   const absl::Time deadline = absl::Now() + kEndTimeout;
-  for (size_t i = 0; i < processes_.size(); ++i) {
-    if (asked && !stopped[i]) processes_[i]->WaitUntil(deadline);
+  for (size_t i = 0; i < processes.size(); ++i) {
+    if (asked[i]) processes[i]->WaitUntil(deadline);
   }
-  processes_.clear();  // kills what is left, and waits; the folder goes after them
+  processes.clear();  // kills what is left, and waits; the folder goes after them
 }
 
 }  // namespace
@@ -283,8 +443,8 @@ void PrepareForClusters() { PrepareGrpc(); }
 
 absl::StatusOr<std::unique_ptr<WorkerCluster>> StartLocalCluster(
     ProcessLauncher& launcher, const LocalClusterOptions& options) {
-  auto cluster = std::make_unique<LocalCluster>();
-  WEFT_RETURN_IF_ERROR(cluster->Start(launcher, options));
+  auto cluster = std::make_unique<LocalCluster>(launcher, options);
+  WEFT_RETURN_IF_ERROR(cluster->Start());
   return std::unique_ptr<WorkerCluster>(std::move(cluster));
 }
 
@@ -294,7 +454,7 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> ConnectToCluster(
   WEFT_RETURN_IF_ERROR(
       ConnectToMissing(options, options.start_timeout, options.start_timeout, clients));
   return std::unique_ptr<WorkerCluster>(
-      std::make_unique<RemoteCluster>(options.addresses, std::move(clients)));
+      std::make_unique<RemoteCluster>(options, std::move(clients)));
 }
 
 }  // namespace weft

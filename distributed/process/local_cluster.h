@@ -10,7 +10,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "distributed/keys/key_ring.h"
+#include "distributed/loss_detection.h"
 #include "distributed/worker_client.h"
+#include "distributed/worker_source.h"
 #include "platform/process.h"
 
 namespace weft {
@@ -19,21 +21,26 @@ namespace weft {
 // clusters or connect to them, call it before they run: they read the environment, too.
 void PrepareForClusters();
 
-// The clients of a job's workers, by rank. Destroyed after the coordinator.
-class WorkerCluster {
+// The clients of a job's workers, by place: its rank, as the job was planned first. Destroyed after
+// the coordinator. As a WorkerSource it starts processes anew (StartLocalCluster: three for each
+// place, none where the worker has left on purpose), or waits for workers that come back to their
+// addresses (ConnectToCluster).
+class WorkerCluster : public WorkerSource {
  public:
-  virtual ~WorkerCluster() = default;
   virtual std::vector<WorkerClient*> clients() const = 0;
-  // The address of each rank's data streams.
-  virtual const std::vector<std::string>& addresses() const = 0;
+  // The address of each one's data streams.
+  virtual std::vector<std::string> addresses() const = 0;
   // The error a job ended with, with what is known of the processes: when one was lost and its
   // process has ended, how ("worker:1 (pid 4711) was killed by signal 9 (Killed)") comes first;
   // when one is stopped by a signal, that. Other errors stay as they are.
   virtual absl::Status Explain(const absl::Status& error) = 0;
-  // These clients (their indices, in ascending order) take no part in the job any more: they and
-  // their addresses leave the lists, and processes that this cluster has started are killed. The
-  // clients live as long as the cluster.
-  virtual void Lose(const std::vector<int>& clients) = 0;
+  // These take no part in the job any more: they and their addresses leave the lists, and processes
+  // that this cluster has started are killed. The clients live as long as the cluster, or until
+  // others are wanted in their places.
+  virtual void Lose(const std::vector<WorkerClient*>& clients) = 0;
+  // These have left the job on purpose (WorkerClient::is_leaving), and nobody uses their clients
+  // any more, which end here: the processes end themselves.
+  virtual void Release(const std::vector<WorkerClient*>& clients) = 0;
 };
 
 // Which worker processes StartLocalCluster starts on this machine.
@@ -46,6 +53,8 @@ struct LocalClusterOptions {
   // By worker, "cpu:0": given to its process as --device; empty: not given.
   std::vector<std::string> devices = {};
   absl::Duration start_timeout = absl::Seconds(60);
+  // How soon one that does not answer is lost.
+  LossDetection detection = {};
   ProcessOutput standard_error = {};
 };
 
@@ -61,6 +70,7 @@ struct RemoteClusterOptions {
   bool insecure_network = false;
   std::string token;                   // that the workers want
   std::shared_ptr<KeyRing> keys = {};  // for TLS; null: none
+  LossDetection detection = {};
   absl::Duration start_timeout = absl::Seconds(60);
 };
 
