@@ -46,9 +46,22 @@ Rebalancer::Rebalancer(PreparedJob& job, const Coordinator& coordinator, Reparti
       options_(std::move(options)),
       watch_(PeersOf(job.plan.mesh)),
       log_(options_.clock != nullptr ? *options_.clock : RealClock(), options_.say),
-      plan_(job.plan),
-      kind_(kTrainingSteps) {
-  kinds_[MicroBatches()] = kind_;
+      plan_(job.plan) {
+  Begin();
+}
+
+void Rebalancer::Begin() {
+  plan_ = job_.plan;
+  kind_ = kTrainingSteps;
+  kinds_ = {{MicroBatches(), kind_}};
+  rows_.clear();
+  told_ = false;
+  decided_ = 0;
+}
+
+void Rebalancer::MembersChanged() {
+  watch_ = StragglerDetector(PeersOf(job_.plan.mesh));
+  Begin();
 }
 
 std::vector<int> Rebalancer::MicroBatches() const {

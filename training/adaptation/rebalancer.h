@@ -50,6 +50,8 @@ class Rebalancer final : public StepWatch {
 
   void Observe(int rank, const StepReport& report) override;
   absl::StatusOr<std::string> ChooseProgram(Coordinator& coordinator, int64_t step) override;
+  // Begins anew with the job's plan. What was said of workers that are left stays said.
+  void MembersChanged() override;
 
   // Why nothing can be moved under this plan, with what to do; "" = something can.
   static std::string WhyNothingMoves(const Plan& plan);
@@ -69,6 +71,8 @@ class Rebalancer final : public StepWatch {
     int count = 0;
   };
 
+  // Watches the ranks of the job's plan, which have its programs alone.
+  void Begin();
   // Of each replica, by the plan.
   std::vector<int> MicroBatches() const;
   // Of one, in a step that has `total`.

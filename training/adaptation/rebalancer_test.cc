@@ -81,6 +81,7 @@ class ScriptedTimes final : public StepWatch {
     if (kind.ok() && (kinds_.empty() || kinds_.back() != *kind)) kinds_.push_back(*kind);
     return kind;
   }
+  void MembersChanged() override { rebalancer_.MembersChanged(); }
   const std::vector<std::string>& kinds() const { return kinds_; }
 
  private:
@@ -95,6 +96,34 @@ class EveryTenSteps final : public LoopHook {
  public:
   int64_t NextCall(int64_t step) const override { return (step / 10 + 1) * 10; }
   absl::StatusOr<std::string> Call(Coordinator&, int64_t) override { return std::string(); }
+};
+
+// Has the job go on without its last rank at the tenth step boundary.
+class LeavesOneOut final : public LossHandler {
+ public:
+  using Repartition = std::function<std::vector<JobProgram>(const Plan& plan)>;
+  LeavesOneOut(PreparedJob& job, Repartition repartition)
+      : job_(job), repartition_(std::move(repartition)) {}
+  absl::StatusOr<SettledStep> GoOn(Coordinator&, const absl::Status& loss, int64_t) override {
+    return loss;
+  }
+  bool wants_change(const Coordinator&) override { return ++boundaries_ == 10; }
+  absl::StatusOr<bool> ChangeMembers(Coordinator& coordinator, int64_t) override {
+    --job_.plan.mesh.data;
+    job_.plan.workers.clear();
+    job_.programs = repartition_(job_.plan);
+    std::vector<JobMember> members = coordinator.members();
+    members.pop_back();
+    absl::Status status = coordinator.GoOnAs(members);
+    if (status.ok()) status = AddPrograms(coordinator, job_, nullptr);
+    if (!status.ok()) return status;
+    return true;
+  }
+
+ private:
+  PreparedJob& job_;
+  const Repartition repartition_;
+  int boundaries_ = 0;
 };
 
 // On each device of tensor/testing/test_device.h.
@@ -150,6 +179,10 @@ class RebalancerTest : public ::testing::TestWithParam<int> {
     if (seconds != nullptr) train.watch = &times;
     EveryTenSteps boundaries;
     train.hooks = {&boundaries};
+    LeavesOneOut losses(job_, [&](const Plan& plan) {
+      return PartitionTraining(job_, model, training, plan, kTrainingSteps).value();
+    });
+    if (loses_one_) train.losses = &losses;
     int64_t step = 0;
     auto result = weft::Train(coordinator, job_, train, [&](const TrainProgress& progress) {
       EXPECT_EQ(progress.step, step++);
@@ -175,6 +208,7 @@ class RebalancerTest : public ::testing::TestWithParam<int> {
   DataSpec data_spec_;
   Plan plan_;
   bool moves_ = true;
+  bool loses_one_ = false;
   PreparedJob job_;
   std::vector<std::string> lines_;
   std::vector<std::vector<int>> plans_;
@@ -219,6 +253,23 @@ TEST_P(RebalancerTest, WhenItRecoversTheFirstProgramsRunAgain) {
   ASSERT_THAT(lines_, SizeIs(5));
   EXPECT_THAT(lines_[2], HasSubstr("works as fast as before again, since step 151"));
   EXPECT_THAT(lines_[3], HasSubstr("micro-batches 4:4 instead of 6:2"));
+  for (const auto& [name, value] : undisturbed.parameters) {
+    EXPECT_TRUE(BitwiseEqual(disturbed.parameters.at(name), value)) << name;
+  }
+}
+
+// The third worker is lost after a hundred steps or so, and worker 1 becomes slow much later.
+TEST_P(RebalancerTest, GoesOnWatchingWhenMembersHaveChanged) {
+  plan_.strict = true;
+  plan_.mesh.data = 3;
+  const TrainResult undisturbed = Train(nullptr);
+  loses_one_ = true;
+  const TrainResult disturbed =
+      Train([](int rank, int64_t step) { return rank == 1 && step >= 180 ? 0.060 : 0.020; });
+  EXPECT_THAT(kinds_, ElementsAre("train", "train@6:2"));
+  EXPECT_THAT(plans_, ElementsAre(ElementsAre(6, 2)));
+  ASSERT_FALSE(lines_.empty());
+  EXPECT_THAT(lines_[0], HasSubstr("works 3.0 times slower than before, since step 181"));
   for (const auto& [name, value] : undisturbed.parameters) {
     EXPECT_TRUE(BitwiseEqual(disturbed.parameters.at(name), value)) << name;
   }

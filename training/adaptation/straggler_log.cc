@@ -15,8 +15,7 @@ absl::Duration StragglerLog::Now() const {
 }
 
 void StragglerLog::Add(const SpeedChange& change, const std::string& worker, std::string line) {
-  Worker& entry = workers_[change.rank];
-  entry.name = worker;
+  Worker& entry = workers_[worker];
   const bool recovered = change.kind == SpeedChange::Kind::kRecovered;
   if (!recovered && !entry.is_slow) {
     entry.slow_since = Now();
@@ -44,27 +43,27 @@ void StragglerLog::Say(Worker& worker) {
 }
 
 void StragglerLog::Update() {
-  for (auto& [rank, worker] : workers_) {
+  for (auto& [name, worker] : workers_) {
     if (IsDue(worker)) Say(worker);
   }
 }
 
 void StragglerLog::SayWhoIsSlow() {
-  for (auto& [rank, worker] : workers_) {
+  for (auto& [name, worker] : workers_) {
     if (worker.is_slow && !worker.was_said && !worker.pending.empty()) Say(worker);
   }
 }
 
 void StragglerLog::Finish() {
-  for (auto& [rank, worker] : workers_) {
+  for (auto& [name, worker] : workers_) {
     if (worker.is_slow && !worker.pending.empty()) Say(worker);
     absl::Duration slow = worker.slow_time;
     if (worker.is_slow) slow += Now() - worker.slow_since;
     if (slow < kLasting) continue;
     say_(absl::StrFormat(
-        "slow   %s in all: slower than usual %d %s, for %.1f of %.1f s, at most %.1f times",
-        worker.name, worker.times, worker.times == 1 ? "time" : "times",
-        absl::ToDoubleSeconds(slow), absl::ToDoubleSeconds(Now()), worker.factor));
+        "slow   %s in all: slower than usual %d %s, for %.1f of %.1f s, at most %.1f times", name,
+        worker.times, worker.times == 1 ? "time" : "times", absl::ToDoubleSeconds(slow),
+        absl::ToDoubleSeconds(Now()), worker.factor));
   }
   workers_.clear();
 }

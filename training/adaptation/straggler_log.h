@@ -26,7 +26,7 @@ class StragglerLog {
   // Borrows the clock.
   StragglerLog(Clock& clock, std::function<void(const std::string& line)> say);
 
-  // A change of the worker of `change.rank`, and the line that describes it.
+  // A change of the worker of this name, and the line that describes it.
   void Add(const SpeedChange& change, const std::string& worker, std::string line);
   // Time has passed: says what is due. Called after each step.
   void Update();
@@ -37,7 +37,6 @@ class StragglerLog {
 
  private:
   struct Worker {
-    std::string name;
     std::string pending;  // the latest change that has not been said; empty: none
     bool is_slow = false;
     bool was_said = false;      // a line of this worker has been said
@@ -55,7 +54,7 @@ class StragglerLog {
   Clock& clock_;
   const std::function<void(const std::string&)> say_;
   const int64_t start_;
-  std::map<int, Worker> workers_;  // by rank
+  std::map<std::string, Worker> workers_;  // by name: ranks change where a worker is lost
 };
 
 }  // namespace weft
