@@ -134,6 +134,10 @@ class Loop {
   // The newest run of steps was cut short by `loss`, or had ended before: goes on without who was
   // lost.
   absl::Status GoOn(const absl::Status& loss, const std::vector<StepRange>& ranges);
+  // Members change where they are to; stops the run where a worker leaves that it needs.
+  absl::Status ChangeMembers();
+  // The workers are others, and stand after `done_` steps.
+  void MembersChanged();
   absl::Status CallHooks();
   absl::Status SaveLast();
   // The next stretch, and what comes after it.
@@ -236,8 +240,8 @@ std::vector<StepRange> Loop::Ranges(int64_t first, int64_t last) const {
 
 int64_t Loop::StretchEnd() const {
   // Workers wait for each other where a stretch ends, so there is only one where none need end.
-  const bool may_end =
-      options_.stop != nullptr || options_.checkpointer != nullptr || watch_ != nullptr;
+  const bool may_end = options_.stop != nullptr || options_.checkpointer != nullptr ||
+                       watch_ != nullptr || options_.losses != nullptr;
   int64_t end = may_end ? std::min(options_.steps, done_ + stretch_) : options_.steps;
   for (const LoopHook* hook : options_.hooks) end = std::min(end, hook->NextCall(done_));
   const bool many_ranges = order_.has_value() || options_.noise_every > 0;
@@ -345,11 +349,39 @@ absl::Status Loop::GoOn(const absl::Status& loss, const std::vector<StepRange>& 
   if (options_.checkpointer != nullptr) {
     options_.checkpointer->GiveUp("a worker that had a part of it is lost");
   }
-  watch_ = nullptr;
+  done_ = run_begin_ + settled->steps;
+  MembersChanged();
+  return absl::OkStatus();
+}
+
+void Loop::MembersChanged() {
+  watch_ = coordinator_.size() > 1 ? options_.watch : nullptr;
+  if (options_.watch != nullptr) options_.watch->MembersChanged();
   kind_ = kTrainingSteps;
   stretch_ = 1;
-  run_begin_ = done_ = run_begin_ + settled->steps;
+  run_begin_ = done_;
   taken_ = 0;
+}
+
+absl::Status Loop::ChangeMembers() {
+  LossHandler* const losses = options_.losses;
+  const bool wants =
+      losses != nullptr ? losses->wants_change(coordinator_) : coordinator_.has_leaving();
+  if (!wants) return absl::OkStatus();
+  if (losses != nullptr) {
+    // What workers still write would be lost with the job that they leave.
+    if (options_.checkpointer != nullptr) {
+      WEFT_RETURN_IF_ERROR(options_.checkpointer->Poll(coordinator_, /*wait=*/true));
+    }
+    const absl::StatusOr<bool> changed = losses->ChangeMembers(coordinator_, done_);
+    gave_up_ = gave_up_ || !changed.ok();
+    WEFT_RETURN_IF_ERROR(changed.status());
+    if (*changed) {
+      MembersChanged();
+      return absl::OkStatus();
+    }
+  }
+  result_.stopped = true;
   return absl::OkStatus();
 }
 
@@ -400,6 +432,8 @@ absl::Status Loop::Survive(const absl::Status& error) {
 }
 
 absl::Status Loop::RunNext() {
+  WEFT_RETURN_IF_ERROR(ChangeMembers());
+  if (result_.stopped) return absl::OkStatus();
   if (watch_ != nullptr) {
     WEFT_ASSIGN_OR_RETURN(kind_, watch_->ChooseProgram(coordinator_, done_));
   }
@@ -430,7 +464,7 @@ absl::Status Loop::End() {
 
 absl::StatusOr<TrainResult> Loop::Run() {
   if (done_ < options_.steps) first_step_.emplace("first step");
-  while (done_ < options_.steps && result_.end.empty()) {
+  while (done_ < options_.steps && result_.end.empty() && !result_.stopped) {
     if (options_.stop != nullptr && options_.stop()) {
       result_.stopped = true;
       break;

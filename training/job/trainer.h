@@ -45,9 +45,13 @@ class StepWatch {
   // Called by the loop's thread while no step runs; may add programs to the workers. The kind of
   // those that run from here on, with `step` steps done: "train" for programs named train/SHAPE.
   virtual absl::StatusOr<std::string> ChooseProgram(Coordinator& coordinator, int64_t step) = 0;
+  // The job goes on with other workers, under the plan that it has now: what was seen of ranks is
+  // of others, and programs that were added are gone.
+  virtual void MembersChanged() {}
 };
 
-// Has a job go on that has lost a worker. Called by the loop's thread while no step runs.
+// Has a job go on that loses a worker, and changes its members between steps. Called by the loop's
+// thread while no step runs.
 class LossHandler {
  public:
   virtual ~LossHandler() = default;
@@ -57,6 +61,11 @@ class LossHandler {
   // are returned. An error: the run ends with it; `loss` itself where nobody is lost.
   virtual absl::StatusOr<SettledStep> GoOn(Coordinator& coordinator, const absl::Status& loss,
                                            int64_t reported) = 0;
+  // Whether members are to change now: a worker wants to leave, or has come.
+  virtual bool wants_change(const Coordinator& coordinator) { return coordinator.has_leaving(); }
+  // Members change, after `step` steps; then as after GoOn. False: the job cannot do without a
+  // worker that leaves, and nothing has changed: the run ends here, as if it had been stopped.
+  virtual absl::StatusOr<bool> ChangeMembers(Coordinator&, int64_t) { return false; }
 };
 
 // How long a job trains, and who takes part between steps. Pointers are borrowed.
@@ -76,7 +85,7 @@ struct TrainOptions {
   Checkpointer* checkpointer = nullptr;
   std::vector<LoopHook*> hooks = {};  // borrowed
   StepWatch* watch = nullptr;         // borrowed; null: nobody watches
-  // Borrowed; null: a run that loses a worker ends. After a loss nobody watches any more.
+  // Borrowed; null: a run that loses a worker ends, and one that a worker wants to leave stops.
   LossHandler* losses = nullptr;
   // Asked between stretches of half a second, or of a step that takes longer; true ends the run.
   std::function<bool()> stop = nullptr;
@@ -113,7 +122,7 @@ struct TrainResult {
   int64_t skipped_steps = 0;          // since the job began, since their gradients overflowed
   std::vector<ProcessMemory> memory;  // of the workers, by rank, after the last step
   int64_t steps = 0;                  // that are done
-  bool stopped = false;               // by TrainOptions::stop
+  bool stopped = false;               // by TrainOptions::stop, or because a worker leaves
   std::string end;                    // why a hook ended the run; "" = none did
 };
 

@@ -11,7 +11,6 @@
 #include "platform/status.h"
 #include "platform/status_macros.h"
 #include "training/job/stored_programs.h"
-#include "training/recovery/survivor_plan.h"
 
 namespace weft {
 namespace {
@@ -84,9 +83,13 @@ absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const ab
   std::vector<std::string> lost;
   for (const int rank : out) lost.push_back(names[static_cast<size_t>(rank)]);
   const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
+  const std::string come =
+      members_.come().empty()
+          ? ""
+          : absl::StrCat(" with ", absl::StrJoin(members_.come(), ", "), " in its place");
   options_.say(absl::StrFormat(
-      "lost   %s; %d of %d workers go on as %s after %.2f s: no step is lost or repeated",
-      CauseOf(known, lost), coordinator.size(), before, job_.plan.mesh.ToString(), seconds));
+      "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated",
+      CauseOf(known), coordinator.size(), before, job_.plan.mesh.ToString(), come, seconds));
   return settled;
 }
 
@@ -97,21 +100,49 @@ absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int6
   const std::set<int> left_out = std::exchange(left_out_, {});
   std::erase_if(settled.left, [&](int rank) { return left_out.contains(rank); });
   if (static_cast<int>(settled.left.size()) == coordinator.size()) return settled;
-  WEFT_ASSIGN_OR_RETURN(SurvivorPlan survivors, PlanWithout(job_.plan, settled.left));
-  WEFT_ASSIGN_OR_RETURN(std::vector<JobProgram> programs, options_.repartition(survivors.plan));
-  out = Others(coordinator.size(), survivors.ranks);
-  if (options_.on_lost != nullptr) options_.on_lost(out);
-  job_.plan = std::move(survivors.plan);
-  job_.programs = std::move(programs);
-  job_.planned = {};
-  WEFT_RETURN_IF_ERROR(coordinator.GoOnWith(survivors.ranks));
-  const PreparedJob* evaluation = nullptr;
-  if (options_.evaluation != nullptr) {
-    WEFT_ASSIGN_OR_RETURN(evaluation, options_.evaluation());
-  }
-  WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job_, evaluation));
-  if (options_.on_plan != nullptr) options_.on_plan(job_.plan);
+  out = Others(coordinator.size(), settled.left);
+  members_.Lose(coordinator, out);
+  WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
+  has_arrivals_ = false;
   return settled;
+}
+
+bool JobRecovery::wants_change(const Coordinator& coordinator) {
+  has_arrivals_ = members_.TakeArrivals(coordinator) || has_arrivals_;
+  return has_arrivals_ || coordinator.has_leaving();
+}
+
+absl::StatusOr<bool> JobRecovery::ChangeMembers(Coordinator& coordinator, int64_t step) {
+  Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
+  const int64_t begin = clock.MonotonicNanos();
+  const int before = coordinator.size();
+  std::vector<int> leaving;
+  std::vector<WorkerClient*> left;
+  std::vector<std::string> names;
+  for (int rank = 0; rank < before; ++rank) {
+    WorkerClient* const client = coordinator.clients()[static_cast<size_t>(rank)];
+    if (!client->is_leaving()) continue;
+    leaving.push_back(rank);
+    left.push_back(client);
+    names.push_back(client->name());
+  }
+  if (!members_.CanSpare(coordinator, leaving)) return false;
+  members_.Leave(coordinator, leaving);
+  WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
+  has_arrivals_ = false;
+  if (!left.empty() && options_.on_left != nullptr) options_.on_left(left);
+  const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
+  std::string who;
+  if (!left.empty()) who = absl::StrCat("left   ", absl::StrJoin(names, ", "), " on purpose; ");
+  if (!members_.come().empty()) {
+    absl::StrAppend(&who, left.empty() ? "joined " : "", absl::StrJoin(members_.come(), ", "),
+                    left.empty() ? "; " : " has come; ");
+  }
+  if (who.empty()) return true;  // who has come could not be used
+  options_.say(
+      absl::StrFormat("%s%d workers instead of %d go on as %s from step %d on, after %.2f s", who,
+                      coordinator.size(), before, job_.plan.mesh.ToString(), step + 1, seconds));
+  return true;
 }
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// Jobs on workers of this process, which are lost at any moment: the others go on, and come to the
-// bits of a run that has lost nobody.
+// Jobs on workers of this process, which are lost, leave and come at any moment: the others go on,
+// and come to the bits of a run that nobody has disturbed.
 #include "training/recovery/job_recovery.h"
 
 #include <atomic>
@@ -26,6 +26,8 @@
 namespace weft {
 namespace {
 
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -67,13 +69,19 @@ class MortalClient final : public WorkerClient {
     worker_.Abort(absl::UnavailableError("the process was killed"));
   }
   bool is_dead() const { return dead_.load(); }
-  // It dies as soon as it has run its steps, or when a variable is read from it.
+  // It dies as soon as it has run its steps, or when a variable is read from it, or written to it.
   void DieAfterSteps() { dies_after_steps_ = true; }
   void DieWhenRead() { dies_when_read_ = true; }
+  void DieWhenWritten() { dies_when_written_ = true; }
+  // It is of another version than the job.
+  void RefuseToJoin() { refuses_ = true; }
+  void Leave() { leaving_.store(true); }
+  bool is_leaving() const override { return leaving_.load(); }
 
   std::string name() const override { return worker_.name(); }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
     if (is_dead()) return Lost();
+    if (refuses_) return absl::FailedPreconditionError("handshake refused: another version");
     return worker_.Join(membership);
   }
   absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program,
@@ -83,6 +91,7 @@ class MortalClient final : public WorkerClient {
     return worker_.AddProgram(program, partition, data);
   }
   absl::Status WriteVariable(const std::string& name, const Tensor& local) override {
+    if (dies_when_written_) Die();
     return is_dead() ? Lost() : worker_.WriteVariable(name, local);
   }
   absl::StatusOr<Tensor> ReadVariable(const std::string& name) override {
@@ -119,6 +128,47 @@ class MortalClient final : public WorkerClient {
   std::atomic<bool> dead_{false};
   bool dies_after_steps_ = false;
   bool dies_when_read_ = false;
+  bool dies_when_written_ = false;
+  bool refuses_ = false;
+  std::atomic<bool> leaving_{false};
+};
+
+// Workers that are in no job yet, each for the first place that wants one. They come `delay` looks
+// after they were wanted.
+class SpareWorkers final : public WorkerSource {
+ public:
+  void Add(WorkerClient& worker) { spares_.push_back(&worker); }
+  void set_delay(int delay) { delay_ = delay; }
+  void Want(int place) override {
+    if (wanted_.contains(place) || wanted_.size() == spares_.size()) return;
+    wanted_[place] = delay_;
+  }
+  bool is_expected() const override { return !wanted_.empty(); }
+  std::vector<Arrival> Take(absl::Time) override {
+    std::vector<Arrival> arrivals;
+    for (auto one = wanted_.begin(); one != wanted_.end();) {
+      if (one->second-- > 0) {
+        ++one;
+        continue;
+      }
+      arrivals.push_back({one->first, spares_.front(), ""});
+      spares_.erase(spares_.begin());
+      one = wanted_.erase(one);
+    }
+    return arrivals;
+  }
+
+ private:
+  std::vector<WorkerClient*> spares_;
+  std::map<int, int> wanted_;  // looks until it comes, by place
+  int delay_ = 0;
+};
+
+// Ends stretches early, so that members can change soon.
+class BoundaryEveryFiveSteps final : public LoopHook {
+ public:
+  int64_t NextCall(int64_t step) const override { return (step / 5 + 1) * 5; }
+  absl::StatusOr<std::string> Call(Coordinator&, int64_t) override { return std::string(); }
 };
 
 // The run of one job, with what is lost in it.
@@ -144,8 +194,9 @@ class JobRecoveryTest : public ::testing::Test {
     data_spec_.files.push_back({input, path, 0});
   }
 
-  // Starts the job on `workers`; `commits` as the loop would have it.
-  void Start(int workers, Mesh mesh) {
+  // Starts the job on `workers`, beside so many that are in no job; `commits` as the loop would
+  // have it.
+  void Start(int workers, Mesh mesh, int spares = 0) {
     spec_.cluster = ClusterSpec::Local(workers, 1);
     spec_.plan = plan_;
     spec_.plan.mesh = mesh;
@@ -156,11 +207,15 @@ class JobRecoveryTest : public ::testing::Test {
     job_ = *std::move(job);
     spec_.commits = JobRecovery::WhyNot(job_, spec_).empty();
     mortal_.clear();
-    cluster_ = std::make_unique<InProcessCluster>(workers, NewDataSetFactory(files_), kVersion);
+    cluster_ =
+        std::make_unique<InProcessCluster>(workers + spares, NewDataSetFactory(files_), kVersion);
     std::vector<WorkerClient*> clients;
+    source_ = {};
     for (WorkerClient* worker : cluster_->clients()) {
       mortal_.push_back(std::make_unique<MortalClient>(*worker));
-      clients.push_back(mortal_.back().get());
+      const bool is_spare = static_cast<int>(mortal_.size()) > workers;
+      if (is_spare) source_.Add(*mortal_.back());
+      if (!is_spare) clients.push_back(mortal_.back().get());
     }
     coordinator_ = std::make_unique<Coordinator>(clients);
     const absl::Status started = StartJob(*coordinator_, job_, spec_, kVersion, {});
@@ -176,9 +231,19 @@ class JobRecoveryTest : public ::testing::Test {
       return PartitionTraining(job_, model_, training_, plan, kTrainingSteps);
     };
     options.say = [this](const std::string& line) { lines_.push_back(line); };
-    options.on_lost = [this](const std::vector<int>& ranks) { out_ = ranks; };
+    out_.clear();
+    left_.clear();
+    options.on_lost = [this](const std::vector<WorkerClient*>& workers) {
+      out_.insert(out_.end(), workers.begin(), workers.end());
+    };
+    options.on_left = [this](const std::vector<WorkerClient*>& workers) {
+      left_.insert(left_.end(), workers.begin(), workers.end());
+    };
+    options.source = &source_;
+    options.wait = wait_;
     JobRecovery recovery(job_, options);
-    return Train(*coordinator_, job_, {.steps = kSteps, .losses = &recovery},
+    return Train(*coordinator_, job_,
+                 {.steps = kSteps, .hooks = {&boundaries_}, .losses = &recovery},
                  [&](const TrainProgress& progress) {
                    EXPECT_EQ(progress.step, static_cast<int64_t>(losses_.size()));
                    losses_.push_back(progress.loss);
@@ -217,7 +282,10 @@ class JobRecoveryTest : public ::testing::Test {
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<double> losses_;
   std::vector<std::string> lines_;
-  std::vector<int> out_;
+  BoundaryEveryFiveSteps boundaries_;
+  SpareWorkers source_;
+  absl::Duration wait_ = absl::ZeroDuration();
+  std::vector<WorkerClient*> out_, left_;
   std::map<std::string, Tensor> expected_;
   std::vector<double> expected_losses_;
 };
@@ -288,6 +356,141 @@ TEST_F(JobRecoveryTest, OneAfterTheOtherUntilOneIsLeft) {
   ExpectUndisturbed(result);
   EXPECT_THAT(lines_, SizeIs(3));
   EXPECT_EQ(coordinator_->size(), 1);
+}
+
+TEST_F(JobRecoveryTest, WaitsForWorkersInThePlacesOfLostOnes) {
+  RunUndisturbed();
+  wait_ = absl::Minutes(5);
+  Start(4, {.data = 4}, 3);
+  source_.set_delay(5);
+  const auto result = Run([&](int64_t step) {
+    if (step == 10) mortal_[0]->Die();  // it reports
+    if (step == 25) mortal_[3]->Die();
+    if (step == 40) mortal_[4]->Die();  // which has come for the first
+  });
+  ExpectUndisturbed(result);
+  ASSERT_THAT(lines_, SizeIs(3));
+  for (const std::string& line : lines_) {
+    EXPECT_THAT(line, HasSubstr("4 of 4 workers go on as dp=4 x tp=1 x pp=1 with worker:"));
+  }
+  EXPECT_EQ(coordinator_->size(), 4);
+  // Survivors are the processes that they were.
+  EXPECT_EQ(coordinator_->clients()[1], mortal_[1].get());
+  EXPECT_EQ(coordinator_->clients()[2], mortal_[2].get());
+}
+
+// The rest of the replica stays: its state is that of the others.
+TEST_F(JobRecoveryTest, WaitsForOneStageOfAReplica) {
+  RunUndisturbed();
+  wait_ = absl::Minutes(5);
+  for (int victim = 0; victim < 4; ++victim) {
+    SCOPED_TRACE(victim);
+    Start(4, {.data = 2, .tensor = 1, .pipeline = 2}, 1);
+    const auto result = Run([&](int64_t step) {
+      if (step == 20) mortal_[static_cast<size_t>(victim)]->Die();
+    });
+    ExpectUndisturbed(result);
+    EXPECT_THAT(out_, ElementsAre(mortal_[static_cast<size_t>(victim)].get()));
+    EXPECT_EQ(coordinator_->size(), 4);
+    EXPECT_EQ(coordinator_->clients()[static_cast<size_t>(victim)], mortal_[4].get());
+  }
+}
+
+TEST_F(JobRecoveryTest, GoesOnWithoutWhereNobodyComes) {
+  RunUndisturbed();
+  wait_ = absl::Minutes(5);
+  Start(3, {.data = 3});
+  const auto result = Run([&](int64_t step) {
+    if (step == 20) mortal_[1]->Die();
+  });
+  ExpectUndisturbed(result);
+  EXPECT_EQ(coordinator_->size(), 2);
+}
+
+TEST_F(JobRecoveryTest, TakesAWorkerInAtALaterStep) {
+  RunUndisturbed();
+  Start(3, {.data = 3}, 1);
+  source_.set_delay(1);
+  const auto result = Run([&](int64_t step) {
+    if (step == 10) mortal_[1]->Die();
+  });
+  ExpectUndisturbed(result);
+  ASSERT_THAT(lines_, SizeIs(2));
+  EXPECT_THAT(lines_[0], HasSubstr("2 of 3 workers go on as dp=2"));
+  EXPECT_THAT(lines_[1], HasSubstr("joined worker:3 (in this process); 3 workers instead of 2 go "
+                                   "on as dp=3 x tp=1 x pp=1 from step "));
+  EXPECT_EQ(coordinator_->clients()[1], mortal_[3].get());
+}
+
+// It is lost while it takes the state, or refuses the job: the others go on without it.
+TEST_F(JobRecoveryTest, AWorkerThatCannotBeTakenInStopsNobody) {
+  RunUndisturbed();
+  for (const bool refuses : {false, true}) {
+    for (const bool waits : {false, true}) {
+      wait_ = waits ? absl::Minutes(5) : absl::ZeroDuration();
+      Start(3, {.data = 3}, 1);
+      if (refuses) mortal_[3]->RefuseToJoin();
+      if (!refuses) mortal_[3]->DieWhenWritten();
+      const auto result = Run([&](int64_t step) {
+        if (step == 10) mortal_[0]->Die();
+      });
+      ExpectUndisturbed(result);
+      EXPECT_EQ(coordinator_->size(), 2);
+      EXPECT_THAT(out_, Contains(mortal_[3].get()));
+    }
+  }
+}
+
+TEST_F(JobRecoveryTest, WhoLeavesOnPurposeIsNoLoss) {
+  RunUndisturbed();
+  Start(3, {.data = 3});
+  const auto result = Run([&](int64_t step) {
+    if (step == 10) mortal_[0]->Leave();
+  });
+  ExpectUndisturbed(result);
+  EXPECT_THAT(left_, ElementsAre(mortal_[0].get()));
+  EXPECT_THAT(out_, IsEmpty());
+  ASSERT_THAT(lines_, SizeIs(1));
+  EXPECT_THAT(lines_[0],
+              HasSubstr("left   worker:0 (in this process) on purpose; 2 workers instead "
+                        "of 3 go on as dp=2"));
+}
+
+// Its state is nowhere else: the run stops, as by a signal, with what it has done.
+TEST_F(JobRecoveryTest, TheRunStopsWhereItNeedsWhoLeaves) {
+  Start(2, {.data = 1, .tensor = 1, .pipeline = 2});
+  const auto result = Run([&](int64_t step) {
+    if (step == 10) mortal_[1]->Leave();
+  });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->stopped);
+  EXPECT_LT(result->steps, kSteps);
+  EXPECT_EQ(result->steps, static_cast<int64_t>(losses_.size()));
+  EXPECT_THAT(left_, IsEmpty());
+}
+
+// Losses, leaves and workers that come, some of which die at once, at moments of the seed.
+TEST_F(JobRecoveryTest, AnyScheduleOfEventsComesToTheSameBits) {
+  RunUndisturbed();
+  for (unsigned seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    wait_ = random() % 2 == 0 ? absl::Minutes(5) : absl::ZeroDuration();
+    Start(4, {.data = 4}, 4);
+    source_.set_delay(static_cast<int>(random() % 4));
+    if (random() % 3 == 0) mortal_[4 + random() % 4]->DieWhenWritten();
+    std::map<int64_t, std::pair<size_t, bool>> events;  // by step: whose, and whether it leaves
+    for (int i = 0; i < 3; ++i) {
+      events[static_cast<int64_t>(random() % kSteps)] = {random() % 8, random() % 3 == 0};
+    }
+    const auto result = Run([&](int64_t step) {
+      const auto event = events.find(step);
+      if (event == events.end()) return;
+      MortalClient& whose = *mortal_[event->second.first];
+      event->second.second ? whose.Leave() : whose.Die();
+    });
+    ExpectUndisturbed(result);
+  }
 }
 
 TEST_F(JobRecoveryTest, StateThatIsLostEndsTheRun) {
