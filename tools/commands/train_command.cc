@@ -57,9 +57,14 @@ class TrainCommand final : public Command {
     WEFT_RETURN_IF_ERROR(
         CheckOutputs(RealFileSystem(), flags_.results(), flags_.loop().best_output()));
     TrainingRun run(*job, loop, *curves, console, RealClock());
-    run.set_listener(
-        {.lost = [&workers](const std::vector<int>& ranks) { workers->Lose(ranks); },
-         .explain = [&workers](const absl::Status& loss) { return workers->Explain(loss); }});
+    RunListener listener;
+    if (WorkerCluster* const processes = workers->processes(); processes != nullptr) {
+      listener.lost = [processes](const auto& lost) { processes->Lose(lost); };
+      listener.left = [processes](const auto& left) { processes->Release(left); };
+      listener.source = processes;
+    }
+    listener.explain = [&workers](const absl::Status& loss) { return workers->Explain(loss); };
+    run.set_listener(std::move(listener));
     const StopSignals signals;
     loop.set_saves_now([&signals] { return signals.TakeSaveRequest(); });
     const absl::Status trained =
@@ -73,8 +78,9 @@ class TrainCommand final : public Command {
     WEFT_RETURN_IF_ERROR(Record(run, *workers, console));
     ReportResults(run, loop, flags_.results(), flags_.prints_json(), console);
     if (!run.result().stopped) return ExitCode::kOk;
-    *console.err << "stopped by " << signals.name() << " after step " << run.result().steps
-                 << " of " << job->steps << "\n";
+    *console.err << "stopped by "
+                 << (signals.signal() != 0 ? signals.name() : "a worker that leaves")
+                 << " after step " << run.result().steps << " of " << job->steps << "\n";
     return ExitCode::kStopped;
   }
 

@@ -77,22 +77,23 @@ void LoopFlags::Add(CLI::App& app) {
       ->group("placement");
   app.add_option(
          "--on-loss", on_loss_,
-         "when a worker is lost: continue goes on with the others from the same step, where "
-         "they have all of the state (replicas, without zero); stop ends the run (default "
+         "when a worker is lost: continue goes on with the others from the same step, and takes "
+         "in a worker in its place when one has come; wait waits for that one first; both where "
+         "the others have all of the state (replicas, without zero); stop ends the run (default "
          "continue)")
-      ->type_name("continue|stop")
-      ->check(CLI::IsMember({kContinue, kStop}).description(""))
+      ->type_name("continue|wait|stop")
+      ->check(CLI::IsMember({kContinue, kWait, kStop}).description(""))
       ->group("placement");
-  app.add_option("--digest-every", digest_every_,
-                 "compare the bits of replicas' variables every N steps, or never (0); auto: as "
-                 "often as takes at most 0.5 % of the time (default auto)")
-      ->type_name("auto|N")
+  app.add_option("--wait", wait_,
+                 "seconds that --on-loss wait waits; then it goes on with the others (default 60)")
+      ->type_name("SECONDS")
+      ->check(AtLeastOne)
       ->group("placement");
-  app.add_option("--on-divergence", on_divergence_,
-                 "when replicas' bits differ: repair gives them the majority's copy, and ends the "
-                 "run where there is none; stop ends it; ignore warns (default repair)")
-      ->type_name("repair|stop|ignore")
-      ->check(CLI::IsMember({kRepair, kStop, kIgnore}).description(""))
+  app.add_option("--detect", detect_,
+                 "how soon a worker that does not answer is lost: default within 4 s, fast within "
+                 "1 s, also where it is only starved of its processor")
+      ->type_name("default|fast")
+      ->check(CLI::IsMember({"default", kFast}).description(""))
       ->group("placement");
   app.add_flag("--check-numerics", check_numerics_,
                "check every value of every step for NaN and infinity; slow")

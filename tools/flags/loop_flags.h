@@ -11,6 +11,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "distributed/loss_detection.h"
 #include "training/checkpoint/checkpointer.h"
 #include "training/checkpoint/flag_record.h"
 #include "training/data/data_set.h"
@@ -50,10 +52,13 @@ class LoopFlags {
   bool check_numerics() const { return check_numerics_; }
   bool rebalances() const { return rebalance_; }
   // Whether the job goes on without a worker that it loses, where it can.
-  bool continues() const { return on_loss_ == kContinue; }
-  // Whether replicas are compared; and when, and what follows. REQUIRES: Check.
-  bool compares() const { return digest_every_ != "0"; }
-  ReplicaCheckOptions Comparing() const;
+  bool continues() const { return on_loss_ != kStop; }
+  // How long it waits for a worker in the place of a lost one; 0: it goes on at once.
+  absl::Duration loss_wait() const {
+    return on_loss_ == kWait ? absl::Seconds(wait_) : absl::ZeroDuration();
+  }
+  // How soon a worker that does not answer is lost.
+  LossDetection detection() const { return detect_ == kFast ? kFastDetection : LossDetection(); }
   const std::string& folder() const { return folder_; }
   const std::string& best_output() const { return best_output_; }
 
@@ -88,11 +93,12 @@ class LoopFlags {
   bool check_numerics_ = false;
   bool rebalance_ = false;
   static constexpr char kContinue[] = "continue";
+  static constexpr char kWait[] = "wait";
+  static constexpr char kStop[] = "stop";
   std::string on_loss_ = kContinue;
-  static constexpr char kAuto[] = "auto";
-  std::string digest_every_ = kAuto;
-  static constexpr char kRepair[] = "repair";
-  std::string on_divergence_ = kRepair;
+  int64_t wait_ = 60;  // seconds
+  static constexpr char kFast[] = "fast";
+  std::string detect_ = "default";
 };
 
 }  // namespace weft

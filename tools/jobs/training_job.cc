@@ -214,7 +214,8 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob&
                                                               Console& console) {
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(job.spec, job.job.plan.model_digest));
   WEFT_RETURN_IF_ERROR(CheckPlanFits(job.job, job.spec, costs));
-  auto started = WorkerGroup::Start(flags.job(), job.spec, job.job, console, loop.evaluation());
+  auto started = WorkerGroup::Start(flags.job(), job.spec, job.job, console, loop.evaluation(),
+                                    flags.loop().detection());
   if (!started.ok()) return AddAlternatives(started.status(), job.job, job.spec, costs);
   return started;
 }

@@ -88,7 +88,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
       },
       loop_.Rebalancing());
   if (coordinator.size() > 1 && job_.job.updates.empty()) options_.watch = &rebalancer;
-  JobRecovery recovery(job_.job, Recovering());
+  JobRecovery recovery(job_.job, Recovering(stop));
   if (job_.spec.commits) options_.losses = &recovery;
   std::optional<ReplicaCheck> replicas;
   if (loop_.compares() && job_.job.plan.mesh.data > 1) {
@@ -125,17 +125,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   return closed;
 }
 
-ReplicaCheckOptions TrainingRun::Comparing(JobRecovery& recovery) {
-  ReplicaCheckOptions options = loop_.Comparing();
-  options.say = [say = loop_.Rebalancing().say](const std::string& line) {
-    say(absl::StrCat("digest ", line));
-  };
-  if (job_.spec.commits) options.leave_out = [&recovery](int rank) { recovery.LeaveOut(rank); };
-  options.clock = &clock_;
-  return options;
-}
-
-JobRecoveryOptions TrainingRun::Recovering() {
+JobRecoveryOptions TrainingRun::Recovering(const std::function<bool()>& stop) {
   RebalancerOptions loop = loop_.Rebalancing();
   JobRecoveryOptions options;
   options.repartition = [this](const Plan& plan) {
@@ -148,6 +138,10 @@ JobRecoveryOptions TrainingRun::Recovering() {
   };
   options.explain = listener_.explain;
   options.on_lost = listener_.lost;
+  options.on_left = listener_.left;
+  options.source = listener_.source;
+  options.wait = loop_.loss_wait();
+  options.stop = stop;
   options.on_plan = std::move(loop.on_plan);
   options.say = std::move(loop.say);
   options.clock = &clock_;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "distributed/coordinator.h"
+#include "distributed/worker_source.h"
 #include "placement/cost/run_history.h"
 #include "platform/clock.h"
 #include "tools/console/console.h"
@@ -33,8 +34,12 @@ struct RunListener {
   std::function<void(const TrainProgress&)> step = nullptr;
   std::function<void(const Measurement&)> evaluation = nullptr;
   LoopHook* hook = nullptr;
-  // Is told of workers that are lost, by their ranks so far, before the job goes on without them.
-  std::function<void(const std::vector<int>&)> lost = nullptr;
+  // Is told of workers that are lost, before the job goes on without them, and of those that have
+  // left on purpose.
+  std::function<void(const std::vector<WorkerClient*>&)> lost = nullptr;
+  std::function<void(const std::vector<WorkerClient*>&)> left = nullptr;
+  // Where workers in the place of lost ones come from.
+  WorkerSource* source = nullptr;
   // What is known of the process of one that is lost (WorkerGroup::Explain).
   std::function<absl::Status(const absl::Status&)> explain = nullptr;
 };
@@ -74,9 +79,7 @@ class TrainingRun {
 
  private:
   // What has the job go on without a lost worker.
-  JobRecoveryOptions Recovering();
-  // What compares replicas; `recovery` goes on without who has a lasting fault.
-  ReplicaCheckOptions Comparing(JobRecovery& recovery);
+  JobRecoveryOptions Recovering(const std::function<bool()>& stop);
   // Keeps the noise's average in checkpoints.
   class NoiseState;
   void Take(const TrainProgress& done);

@@ -20,8 +20,10 @@ namespace weft {
 namespace {
 
 absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec& cluster,
-                                                              const std::vector<int>& order) {
+                                                              const std::vector<int>& order,
+                                                              const LossDetection& detection) {
   LocalClusterOptions options;
+  options.detection = detection;
   WEFT_ASSIGN_OR_RETURN(std::string executable, CurrentExecutable());
   options.command = {std::move(executable), "worker"};
   bool isolates = false;
@@ -46,8 +48,10 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec&
 absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
                                                        const ClusterSpec& cluster,
                                                        const std::vector<int>& order,
+                                                       const LossDetection& detection,
                                                        Console& console) {
   RemoteClusterOptions options;
+  options.detection = detection;
   options.insecure_network = flags.insecure_network();
   WEFT_ASSIGN_OR_RETURN(
       NetworkKeys network,
@@ -73,7 +77,8 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
 absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(const JobFlags& flags,
                                                                  const ClusterSpec& cluster,
                                                                  const std::vector<int>& order,
-                                                                 Console& console) {
+                                                                 Console& console,
+                                                                 const LossDetection& detection) {
   std::unique_ptr<WorkerGroup> group(new WorkerGroup());
   std::vector<WorkerClient*> clients;
   if (flags.starts_processes() || flags.connects()) {
@@ -81,8 +86,8 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(const JobFlags&
     *console.err << (flags.connects() ? "waiting for " : "starting ") << order.size()
                  << " worker processes, at most 60 s\n"
                  << std::flush;
-    auto processes =
-        flags.connects() ? Connect(flags, cluster, order, console) : StartProcesses(cluster, order);
+    auto processes = flags.connects() ? Connect(flags, cluster, order, detection, console)
+                                      : StartProcesses(cluster, order, detection);
     if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
@@ -105,13 +110,11 @@ std::vector<std::string> WorkerGroup::addresses() const {
   return processes_ != nullptr ? processes_->addresses() : std::vector<std::string>();
 }
 
-absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& flags,
-                                                                const JobSpec& spec,
-                                                                const PreparedJob& job,
-                                                                Console& console,
-                                                                const PreparedJob* evaluation) {
+absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(
+    const JobFlags& flags, const JobSpec& spec, const PreparedJob& job, Console& console,
+    const PreparedJob* evaluation, const LossDetection& detection) {
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WorkerGroup> group,
-                        Launch(flags, spec.cluster, job.plan.workers, console));
+                        Launch(flags, spec.cluster, job.plan.workers, console, detection));
   const absl::Status started =
       StartJob(*group->coordinator_, job, spec, kVersion, group->addresses(), evaluation);
   if (!started.ok()) return group->Explain(started);
@@ -125,10 +128,6 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const JobFlags& 
   }
   *console.err << std::flush;
   return group;
-}
-
-void WorkerGroup::Lose(const std::vector<int>& ranks) {
-  if (processes_ != nullptr) processes_->Lose(ranks);
 }
 
 absl::Status WorkerGroup::Explain(const absl::Status& error) {

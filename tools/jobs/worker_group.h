@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "distributed/coordinator.h"
 #include "distributed/in_process_cluster.h"
+#include "distributed/loss_detection.h"
 #include "distributed/process/local_cluster.h"
 #include "tools/console/console.h"
 #include "tools/flags/job_flags.h"
@@ -25,21 +26,22 @@ class WorkerGroup {
   // there is one. Says on `console` what is waited for.
   static absl::StatusOr<std::unique_ptr<WorkerGroup>> Start(
       const JobFlags& flags, const JobSpec& spec, const PreparedJob& job, Console& console,
-      const PreparedJob* evaluation = nullptr);
+      const PreparedJob* evaluation = nullptr, const LossDetection& detection = {});
 
   // The same without a job, for workers of the cluster in this order: they wait to be joined.
   static absl::StatusOr<std::unique_ptr<WorkerGroup>> Launch(const JobFlags& flags,
                                                              const ClusterSpec& cluster,
                                                              const std::vector<int>& order,
-                                                             Console& console);
+                                                             Console& console,
+                                                             const LossDetection& detection = {});
 
   Coordinator& coordinator() { return *coordinator_; }
   // Of the ranks' data; empty in this process.
   std::vector<std::string> addresses() const;
   // The error the job ended with, with what is known of the worker's process.
   absl::Status Explain(const absl::Status& error);
-  // These ranks take no part any more; what was started for them is ended (WorkerCluster::Lose).
-  void Lose(const std::vector<int>& ranks);
+  // The cluster's processes; null in this process.
+  WorkerCluster* processes() { return processes_.get(); }
 
  private:
   WorkerGroup() = default;

@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# Jobs whose workers are killed, frozen, told to leave and replaced, through the program a person uses: survivors are
+# the processes that they were, and the weights are those of an undisturbed run, bit for bit.
+#   members_test.sh GRAPH_RUNNER
+set -uo pipefail
+runner=$PWD/$1
+cd "$(mktemp -d)" || exit 1
+export HOME=$PWD  # where workers and jobs find their token
+workers=()
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+cleanup() {
+  [ ${#workers[@]} -gt 0 ] && kill -9 "${workers[@]}" 2> /dev/null
+  rm -rf "$PWD"
+}
+trap cleanup EXIT
+
+npy() { # SHAPE BYTES
+  printf '\x93NUMPY\x01\x00\x76\x00'
+  printf '%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
+  cat
+}
+awk 'BEGIN { for (i = 0; i < 640 * 784; i++) { s = (s * 1103515245 + 12345) % 2147483648
+             printf "%c", 1 + int(s / 65536) % 120 } }' | LC_ALL=C npy '(640, 28, 28)' > images.npy
+awk 'BEGIN { for (i = 0; i < 640; i++) printf "%c", 1 + (i * 7) % 9 }' | LC_ALL=C npy '(640,)' > labels.npy
+"$runner" example lenet -o model.onnx > /dev/null 2>&1 || fail "example lenet"
+
+steps=600
+# begin NAME FLAGS... : starts a job in the background ($job) and waits until it has done some steps.
+begin() {
+  name=$1
+  shift
+  "$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
+    --optimizer adam --lr 0.001 --batch 64 --steps "$steps" --strict --metrics "$name.csv" -o "$name.onnx" "$@" \
+    > "$name.log" 2>&1 &
+  job=$!
+  for _ in $(seq 400); do
+    [ "$(grep -c . "$name.csv" 2> /dev/null)" -gt 10 ] 2> /dev/null && break
+    sleep 0.05
+  done
+}
+# says TEXT SECONDS : waits until the job has said it.
+says() {
+  for _ in $(seq $((20 * $2))); do
+    grep -q "$1" "$name.log" && return 0
+    sleep 0.05
+  done
+  fail "$name does not say '$1' within $2 s: $(cat "$name.log")"
+  return 1
+}
+# undisturbed : the job ends well, has done each step once, and its weights are those of the undisturbed run.
+undisturbed() {
+  wait "$job"
+  local code=$?
+  [ "$code" -eq 0 ] || fail "$name: exit $code: $(tail -3 "$name.log")"
+  cmp -s whole.onnx "$name.onnx" || fail "$name: the weights differ"
+  cmp -s <(cut -d, -f1,2 whole.csv) <(cut -d, -f1,2 "$name.csv") || fail "$name: the losses differ"
+}
+# stay PIDS : these processes are still workers of the job.
+stay() { [ -z "$(comm -23 <(sort <<< "$1") <(pgrep -P "$job" | sort))" ] || fail "$name: survivors are others"; }
+
+"$runner" train model.onnx --data x=images.npy --labels labels.npy --loss softmax_cross_entropy \
+  --optimizer adam --lr 0.001 --batch 64 --steps "$steps" --strict --metrics whole.csv -o whole.onnx \
+  > whole.log 2>&1 || fail "whole: $(tail -3 whole.log)"
+
+# A new process takes the place of a killed one, and the others wait for it.
+begin replaced --local 3 --parallel dp=3 --on-loss wait
+victim=$(pgrep -P "$job" | sed -n 2p)
+left=$(pgrep -P "$job" | grep -v "^$victim$")
+kill -9 "$victim" || fail "no worker to kill"
+says "^lost  .*killed by signal 9.*; 3 of 3 workers go on as dp=3 .* with worker:[0-9] .* in its place" 20 && stay "$left"
+undisturbed
+
+# Where they go on at once, it is taken in later.
+begin later --local 3 --parallel dp=3
+kill -9 "$(pgrep -P "$job" | sed -n 3p)" || fail "no worker to kill"
+says "^lost  .*; 2 of 3 workers go on as dp=2" 10
+says "^joined worker:[0-9] .*; 3 workers instead of 2 go on as dp=3" 20
+undisturbed
+
+# A frozen one is lost within a second, with time for the rest.
+begin frozen --local 2 --parallel dp=2 --detect fast
+victim=$(pgrep -P "$job" | sed -n 2p)
+kill -STOP "$victim"
+says "^lost  .*a signal has stopped it.*; 1 of 2 workers go on as dp=1" 3
+kill -0 "$victim" 2> /dev/null && fail "the frozen worker is left"
+undisturbed
+
+# One that is told to end leaves first: no loss, and nobody starts it anew.
+begin leaving --local 3 --parallel dp=3
+victim=$(pgrep -P "$job" | sed -n 1p)
+kill -TERM "$victim"
+says "^left   worker:[0-9] .*pid $victim) on purpose; 2 workers instead of 3 go on as dp=2" 10
+undisturbed
+grep -q '^lost\|^joined' leaving.log && fail "leaving: $(cat leaving.log)"
+
+# A job that needs it saves its state, and stops.
+begin needed --local 2 --parallel pp=2,micro=4 --checkpoint saved --checkpoint-every 1e
+kill -TERM "$(pgrep -P "$job" | sed -n 2p)"
+wait "$job"
+code=$?
+[ "$code" -eq 11 ] || fail "needed: exit $code: $(tail -3 needed.log)"
+grep -q '^stopped by a worker that leaves after step ' needed.log || fail "needed: $(cat needed.log)"
+[ -n "$(ls saved 2> /dev/null)" ] || fail "needed: no checkpoint"
+
+# Workers that were started by hand: one that is killed and started again is taken in.
+worker() { # NUMBER
+  "$runner" worker --allow-path / --listen "unix:$PWD/w$1" 2>> "w$1.log" &
+  workers[$1]=$!
+}
+cat > cluster.yaml <<YAML
+hosts:
+  - name: here
+    workers:
+      - {address: "unix:$PWD/w0", threads: 1}
+      - {address: "unix:$PWD/w1", threads: 1}
+YAML
+worker 0
+worker 1
+begin back --cluster cluster.yaml --parallel dp=2 --on-loss wait
+kill -9 "${workers[1]}"
+wait "${workers[1]}" 2> /dev/null
+sleep 1
+worker 1
+says "^lost  .*; 2 of 2 workers go on as dp=2 .* with worker:1 " 20
+undisturbed
+
+# One that was frozen until its job had given it up ends itself, and changes nothing.
+begin stale --cluster cluster.yaml --parallel dp=2 --detect fast
+kill -STOP "${workers[1]}"
+says "^lost  .*; 1 of 2 workers go on as dp=1" 5
+kill -CONT "${workers[1]}"
+wait "${workers[1]}"
+code=$?
+[ "$code" -eq 138 ] || fail "a stale worker ends with exit code $code: $(cat w1.log)"
+grep -q 'this worker did not run for .*, and its job has given it up' w1.log || fail "stale: $(cat w1.log)"
+undisturbed
+
+# One that leaves a job of others ends with exit code 0.
+worker 1
+begin goodbye --cluster cluster.yaml --parallel dp=2
+kill -TERM "${workers[1]}"
+says "^left   worker:1 .* on purpose; 1 workers instead of 2" 10
+wait "${workers[1]}"
+code=$?
+[ "$code" -eq 0 ] || fail "a worker that leaves ends with exit code $code: $(cat w1.log)"
+undisturbed
+
+[ "$failures" -eq 0 ] && echo "members have changed, and no bit of the weights"
+exit "$((failures > 0))"
