@@ -18,7 +18,6 @@ constexpr char kEvaluationOptions[] = "evaluation";
 constexpr char kDefaultEvery[] = "300s";
 constexpr char kAccuracy[] = "accuracy";
 constexpr char kLoss[] = "loss";
-constexpr char kStop[] = "stop";
 constexpr char kIgnore[] = "ignore";
 
 }  // namespace
