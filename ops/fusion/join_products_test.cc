@@ -198,7 +198,7 @@ TEST_F(JoinProductsTest, OtherActivationsStay) {
   Output(Op("Relu", {Product()}));
   const std::vector<std::string> bias = {"MatMul", "Add"};
   EXPECT_THAT(Joined(), ElementsAre(bias, bias));
-  EXPECT_EQ(graph_.num_nodes(), 5);
+  EXPECT_EQ(graph_.num_nodes(), 6);
 }
 
 TEST_F(JoinProductsTest, AnAddendThatIsScaledOrAMatrixStaysWithItsGemm) {
