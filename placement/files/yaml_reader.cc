@@ -1,5 +1,7 @@
 #include "placement/files/yaml_reader.h"
 
+#include <yaml-cpp/depthguard.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -45,6 +47,9 @@ absl::StatusOr<YAML::Node> YamlSource::Load(const std::string& text) const {
       return absl::InvalidArgumentError(absl::StrCat(file_name_, ": the file is empty"));
     }
     return root;
+  } catch (const YAML::DeepRecursion& error) {
+    return ErrorAt(error.mark, absl::StrCat("lists and maps lie in each other more than ",
+                                            error.depth(), " deep"));
   } catch (const YAML::Exception& error) {
     return ErrorAt(error.mark, absl::StrCat("not YAML: ", error.msg));
   }

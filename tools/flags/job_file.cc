@@ -14,6 +14,7 @@
 #include "platform/file_system.h"
 #include "platform/text/nearest_name.h"
 #include "tools/flags/renamed_flags.h"
+#include "yaml-cpp/depthguard.h"
 #include "yaml-cpp/yaml.h"
 
 namespace weft {
@@ -107,6 +108,9 @@ class YamlConfig final : public CLI::Config {
     YAML::Node root;
     try {
       root = YAML::Load(text);
+    } catch (const YAML::DeepRecursion& error) {
+      Fail(file, error.mark,
+           absl::StrCat("lists and maps lie in each other more than ", error.depth(), " deep"));
     } catch (const YAML::Exception& error) {
       Fail(file, error.mark, error.msg);
     }
