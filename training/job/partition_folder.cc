@@ -20,7 +20,7 @@ namespace weft {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 constexpr char kFormat[] = "weft-partitions";
 constexpr int64_t kFormatVersion = 1;
@@ -59,7 +59,7 @@ class IndexReader {
   absl::Status Read(const std::string& text, StoredPrograms& stored) const {
     const absl::Status within = CheckJsonLimits(text);
     if (!within.ok()) return Bad(absl::StrCat("it is ", within.message()));
-    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const SortedJson json = SortedJson::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) return Bad("it is no JSON object");
     if (!json.contains("format") || json["format"] != kFormat) {
       return Bad(absl::StrCat("'format' is not \"", kFormat, "\""));
@@ -81,7 +81,7 @@ class IndexReader {
     return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what));
   }
 
-  absl::StatusOr<int64_t> Number(const Json& json, const char* key, int64_t max_value) const {
+  absl::StatusOr<int64_t> Number(const SortedJson& json, const char* key, int64_t max_value) const {
     if (json.contains(key) && json[key].is_number_unsigned()) {
       const auto number = json[key].get<uint64_t>();
       if (number >= 1 && number <= static_cast<uint64_t>(max_value)) {
@@ -91,15 +91,15 @@ class IndexReader {
     return Bad(absl::StrCat("'", key, "' is missing, or no number from 1 to ", max_value));
   }
 
-  absl::Status ReadDigest(const Json& json, uint64_t& digest) const {
+  absl::Status ReadDigest(const SortedJson& json, uint64_t& digest) const {
     if (!json.contains("evaluation_digest")) return absl::OkStatus();
-    const Json& value = json["evaluation_digest"];
+    const SortedJson& value = json["evaluation_digest"];
     const std::string text = value.is_string() ? value.get<std::string>() : "";
     if (text.size() == 16 && absl::SimpleHexAtoi(text, &digest)) return absl::OkStatus();
     return Bad("'evaluation_digest' is no text of 16 hexadecimal digits");
   }
 
-  absl::Status ReadFlags(const Json& json, FlagRecord& flags) const {
+  absl::Status ReadFlags(const SortedJson& json, FlagRecord& flags) const {
     if (!json.contains("flags")) return absl::OkStatus();
     if (!json["flags"].is_object()) return Bad("'flags' is no object of texts");
     for (const auto& [name, value] : json["flags"].items()) {
@@ -109,11 +109,11 @@ class IndexReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadPrograms(const Json& json, std::vector<JobProgram>& programs) const {
+  absl::Status ReadPrograms(const SortedJson& json, std::vector<JobProgram>& programs) const {
     if (!json.contains("programs") || !json["programs"].is_array()) {
       return Bad("'programs' is missing, or no list");
     }
-    for (const Json& entry : json["programs"]) {
+    for (const SortedJson& entry : json["programs"]) {
       const std::string name = entry.is_string() ? entry.get<std::string>() : "";
       const absl::StatusOr<ProgramKey> key = ParseProgramName(name);
       if (!key.ok()) return Annotate(key.status(), path_);
