@@ -456,18 +456,56 @@ std::vector<OrderedJob> OrderedJobs() {
   Cover("lane 0 wait", 4, 0, first, jobs.back());
   Cover("compute wait", 8, 6, later, jobs.back());
   Cover("lane 1 record", 4, 2, later, jobs.back());
-  jobs.push_back(
-      {.name = "GuardedAhead", .make = GuardedStep, .poisoned_step = 1, .feeds_ahead = true});
-  jobs.push_back({.name = "SendingAhead", .make = SendingStep, .feeds_ahead = true});
+  // The end of a step waits for the first rows of the next one, and their fill would too.
+  const std::string waited = "the step before has waited";
+  const auto cover_ahead = [&](int64_t waits, OrderedJob& job) {
+    for (int64_t step = 0; step < kSteps; ++step) {
+      if (step > 0) job.covered[absl::StrCat("compute wait ", step * waits)] = waited;
+      job.covered[absl::StrCat("feeds record ", (step + 1) * kMicroBatches)] = waited;
+      job.covered[absl::StrCat("feeds synchronize ", step)] = "the fill of these rows waits";
+    }
+    job.covered["feeds wait 0"] = "no rows lie there yet";
+  };
+  jobs.push_back({.name = "GuardedAhead",
+                  .make = GuardedStep,
+                  .poisoned_step = 1,
+                  .feeds_ahead = true,
+                  .covered = CoveredCalls(4, {}, "", 5)});
+  cover_ahead(4, jobs.back());
+  // The first rows of the step after the one that failed are copied twice.
+  jobs.back().covered.erase("feeds record 12");
+  jobs.back().covered["feeds record 13"] = waited;
+  jobs.back().covered["feeds wait 9"] = "the step that failed has left the same rows";
+  for (const int number : {4, 5, 6, 7}) {
+    for (const char* const call : {"compute record ", "compute wait ", "feeds record "}) {
+      jobs.back().covered[absl::StrCat(call, number)] = "the step has no result";
+    }
+    jobs.back().covered[absl::StrCat("feeds wait ", number + 1)] = "the step has no result";
+  }
+  for (const int number : {0, 4}) {
+    jobs.back().covered[absl::StrCat("compute synchronize ", number)] = "the loss is finite";
+  }
+  jobs.back().covered["compute synchronize 3"] = "the guard that failed has waited";
+  jobs.push_back({.name = "SendingAhead",
+                  .make = SendingStep,
+                  .feeds_ahead = true,
+                  .covered = CoveredCalls(8, {}, "", 2)});
+  cover_ahead(4, jobs.back());
   jobs.push_back({.name = "ReceivingOnDeviceAhead",
                   .make = ReceivingStep,
                   .device_collectives = true,
-                  .feeds_ahead = true});
+                  .feeds_ahead = true,
+                  .covered = CoveredCalls(8, {}, "", 2)});
+  cover_ahead(8, jobs.back());
+  Cover("compute record", 8, 1, first, jobs.back());
+  Cover("lane 0 wait", 4, 0, first, jobs.back());
   jobs.push_back({.name = "HostNodeAhead",
                   .make = HostNodeStep,
                   .kind = DeviceKind::kCuda,
                   .kernels = {"SgdUpdate"},
-                  .feeds_ahead = true});
+                  .feeds_ahead = true,
+                  .covered = CoveredCalls(4, {}, "", 2)});
+  cover_ahead(4, jobs.back());
   return jobs;
 }
 
