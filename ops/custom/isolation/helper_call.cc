@@ -80,9 +80,12 @@ std::string HelperCall::Ask(HostFunction function, const MessageWriter& argument
   MessageWriter question;
   question.Number(function);
   end_.Send(HelperFrame::kQuestion, question.bytes() + arguments.bytes());
-  ReceivedFrame answer = end_.Receive();
-  if (answer.kind != HelperFrame::kAnswer) EndHelper();
-  return std::move(answer.payload);
+  while (true) {
+    ReceivedFrame frame = end_.Receive();
+    if (frame.kind == HelperFrame::kAnswer) return std::move(frame.payload);
+    // What it asked for needs the library once more: a node that a gradient adds, its shapes.
+    if (frame.kind != HelperFrame::kCall || !end_.Serve(frame.payload)) EndHelper();
+  }
 }
 
 std::string HelperCall::Ask(HostFunction function, int32_t argument) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,9 +34,14 @@ class HelperEnd {
   // Nothing of an earlier call is used any more.
   void DropOldMappings();
 
+  // What serves a call; false for what is none. Also used within another call.
+  void SetServer(std::function<bool(std::string_view call)> server) { server_ = std::move(server); }
+  bool Serve(std::string_view call) { return server_(call); }
+
  private:
   HelperChannel channel_;
   std::deque<SharedPages> mappings_;
+  std::function<bool(std::string_view)> server_;
 };
 
 // What the library gets as its WeftCall, with the host's table below. What is asked about the node

@@ -89,6 +89,7 @@ absl::Status IsolatedLibrary::StartHelper() {
         "; another one is started");
   }
   if (helper_ != nullptr) return absl::OkStatus();
+  if (depth_ > 0) return absl::AbortedError("the helper of the call around this one has ended");
   WEFT_ASSIGN_OR_RETURN(helper_, HelperProcess::Start(options_.program, image_));
   helper_has_pages_ = false;
   absl::StatusOr<std::string> description = ReceiveDescription();
@@ -234,7 +235,20 @@ void IsolatedLibrary::RemoveKernel() {
 
 absl::Status IsolatedLibrary::Call(LibraryFunction function, uint32_t op, const WeftHost& host,
                                    WeftCall& call, double* flops) {
+  if (caller_.load() == std::this_thread::get_id()) {
+    mutex_.AssertHeld();
+    return RunCall(function, op, host, call, flops);
+  }
   MutexLock lock(mutex_);
+  caller_ = std::this_thread::get_id();
+  used_ = 0;
+  const absl::Status status = RunCall(function, op, host, call, flops);
+  caller_ = std::thread::id();
+  return status;
+}
+
+absl::Status IsolatedLibrary::RunCall(LibraryFunction function, uint32_t op, const WeftHost& host,
+                                      WeftCall& call, double* flops) {
   const Node& node = NodeOfCall(call);
   const std::string subject = absl::StrCat("op library '", name_, "': node '", node.name, "' (",
                                            node.domain, "::", node.op, ") ");
@@ -244,8 +258,10 @@ absl::Status IsolatedLibrary::Call(LibraryFunction function, uint32_t op, const 
         absl::StrCat(subject, "has no helper process to run in: ", std::string(started.message())));
   }
   CallMessage message = BeginOfCall(function, op, host, call);
+  ++depth_;
   const absl::Status status = Exchange(message, host, call, flops);
-  if (status.ok()) return status;
+  --depth_;
+  if (status.ok() || helper_ == nullptr) return status;
   if (IsDoingOfHelper(status)) {
     const std::string where = absl::StrCat("in ", std::string(LibraryFunctionName(function)));
     return absl::InvalidArgumentError(subject + EndHelper(status, options_.op_timeout, where));
@@ -258,7 +274,6 @@ absl::Status IsolatedLibrary::Call(LibraryFunction function, uint32_t op, const 
 absl::Status IsolatedLibrary::Exchange(CallMessage& message, const WeftHost& host, WeftCall& call,
                                        double* flops) {
   const MonotonicDeadline deadline = DeadlineOf(options_.op_timeout);
-  used_ = 0;
   if (message.function == LibraryFunction::kCompute) {
     WEFT_RETURN_IF_ERROR(ShareOperands(message, host, call, deadline));
   }
@@ -287,6 +302,8 @@ absl::Status IsolatedLibrary::Exchange(CallMessage& message, const WeftHost& hos
     }
     WEFT_ASSIGN_OR_RETURN(const std::string answer,
                           AnswerQuestion(host, call, frame.payload, share));
+    // A call within this one has failed: its error is that of this one, too.
+    if (helper_ == nullptr) return absl::AbortedError("a call within this one ended the helper");
     WEFT_RETURN_IF_ERROR(channel.Send(HelperFrame::kAnswer, answer, deadline));
   }
   return absl::InvalidArgumentError("it asks without an end");

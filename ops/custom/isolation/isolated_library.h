@@ -2,10 +2,12 @@
 #ifndef WEFT_OPS_CUSTOM_ISOLATION_ISOLATED_LIBRARY_H_
 #define WEFT_OPS_CUSTOM_ISOLATION_ISOLATED_LIBRARY_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -58,6 +60,9 @@ class IsolatedLibrary {
   pid_t helper();
 
  private:
+  // A call, with the lock: of any thread, or of the one whose call this is part of.
+  absl::Status RunCall(LibraryFunction function, uint32_t op, const WeftHost& host, WeftCall& call,
+                       double* flops) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What becomes of one call.
   absl::Status Exchange(CallMessage& message, const WeftHost& host, WeftCall& call, double* flops)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -80,7 +85,12 @@ class IsolatedLibrary {
   const FileDescriptor image_;
   const IsolationOptions options_;
 
+  // Whose call runs: what a function asks for may need the library once more (a gradient adds a
+  // node, whose shape function is the library's).
+  std::atomic<std::thread::id> caller_{};
+
   Mutex mutex_;
+  int depth_ ABSL_GUARDED_BY(mutex_) = 0;  // calls that run, each within the one before
   std::unique_ptr<HelperProcess> helper_ ABSL_GUARDED_BY(mutex_);  // null: none runs
   std::string thrown_ ABSL_GUARDED_BY(mutex_);  // the exception that ends the helper
   std::string description_bytes_ ABSL_GUARDED_BY(mutex_);

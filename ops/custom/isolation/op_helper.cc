@@ -103,15 +103,17 @@ int RunOpHelper(char** argv) {
   }
   LeaveSignalsToSystem();
   end->Send(HelperFrame::kDescription, DescribeLibrary(**library));
+  end->SetServer([end, &loaded = **library](std::string_view payload) {
+    absl::StatusOr<CallMessage> message = DecodeCall(payload);
+    if (!message.ok() || !HasFunction(loaded, *message)) return false;
+    HelperCall call(*end, *std::move(message));
+    call.Serve(loaded.ops[call.op()]);
+    return true;
+  });
   while (true) {
     const ReceivedFrame frame = end->Receive();
-    absl::StatusOr<CallMessage> message = DecodeCall(frame.payload);
-    const bool is_call =
-        frame.kind == HelperFrame::kCall && message.ok() && HasFunction(**library, *message);
-    if (!is_call) return EXIT_FAILURE;
     end->DropOldMappings();
-    HelperCall call(*end, *std::move(message));
-    call.Serve((*library)->ops[call.op()]);
+    if (frame.kind != HelperFrame::kCall || !end->Serve(frame.payload)) return EXIT_FAILURE;
   }
 }
 
