@@ -17,6 +17,7 @@ using ::testing::StartsWith;
 
 TEST(ArithmeticTest, SaysProcessorThreadsAndCard) {
   testing::FakeFileSystem files;
+  ASSERT_TRUE(files.CreateDirectories("/proc").ok());
   ASSERT_TRUE(files
                   .WriteFileAtomically("/proc/cpuinfo",
                                        "processor\t: 0\nmodel name\t: A Processor @ 3 GHz\n"
