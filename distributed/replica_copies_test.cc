@@ -132,11 +132,11 @@ TEST(CompareCopiesTest, OtherArithmeticMayHaveOtherBits) {
   ASSERT_THAT(one, SizeIs(1));
   EXPECT_THAT(one[0].ranks, ElementsAre(1, 3));
   EXPECT_EQ(one[0].right, -1);
-  const auto most = Compare({"cpu", "cpu", "cuda", "cpu"}, {{5, 5, 9, 4}, {1, 1, 1}});
-  ASSERT_THAT(most, SizeIs(1));
-  EXPECT_THAT(most[0].ranks, ElementsAre(0, 1, 3));
-  EXPECT_THAT(most[0].wrong, ElementsAre(3));
-  EXPECT_EQ(most[0].right, 0);
+  const auto mixed_cards = Compare({"cpu", "cpu", "cuda", "cpu"}, {{5, 5, 9, 4}, {1, 1, 1}});
+  ASSERT_THAT(mixed_cards, SizeIs(1));
+  EXPECT_THAT(mixed_cards[0].ranks, ElementsAre(0, 1, 3));
+  EXPECT_THAT(mixed_cards[0].wrong, ElementsAre(3));
+  EXPECT_EQ(mixed_cards[0].right, 0);
 }
 
 // A client that gives one answer too few.

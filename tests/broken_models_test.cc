@@ -96,10 +96,10 @@ void ExpectOneParagraph(const std::string& text) {
 
 class BrokenModelTest : public ::testing::TestWithParam<BrokenModel> {
  protected:
-  void ExpectError(const std::vector<std::string>& arguments) {
+  void ExpectError(const std::vector<std::string>& arguments, ExitCode code = ExitCode::kModel) {
     SCOPED_TRACE(arguments.front());
     const MeasuredResult measured = Measure(arguments);
-    EXPECT_EQ(measured.result.exit_code, static_cast<int>(ExitCode::kModel));
+    EXPECT_EQ(measured.result.exit_code, static_cast<int>(code));
     EXPECT_EQ(measured.result.out, "");
     EXPECT_THAT(measured.result.err, HasSubstr("model.onnx"));
     ExpectOneParagraph(measured.result.err);
@@ -132,7 +132,8 @@ TEST_P(BrokenModelTest, GivesOneParagraphInBoundedTimeAndMemory) {
   const std::string folder = model.substr(0, model.rfind('/'));
   const Tensor zeros = Tensor::Zeros(DType::kFloat32, {2, 4}).value();
   WriteTestFile(folder + "/x.npy", ToNpy(zeros).value());
-  ExpectError({"run", model, "--input", "x=" + folder + "/x.npy", "--output-dir", folder + "/out"});
+  ExpectError({"run", model, "--input", "x=" + folder + "/x.npy", "--output-dir", folder + "/out"},
+              GetParam().found_by == FoundBy::kMemory ? ExitCode::kMemory : ExitCode::kModel);
   switch (GetParam().found_by) {
     case FoundBy::kImport:
       ExpectError({"inspect", model});
@@ -143,6 +144,7 @@ TEST_P(BrokenModelTest, GivesOneParagraphInBoundedTimeAndMemory) {
       ExpectFindings(model);
       break;
     case FoundBy::kRun:
+    case FoundBy::kMemory:
       ExpectSuccess({"inspect", model});
       ExpectSuccess({"check", model});
       break;

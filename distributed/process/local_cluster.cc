@@ -157,8 +157,8 @@ class RemoteCluster final : public WorkerCluster {
 
   // One that comes back listens where it did before.
   void Want(int place) override {
-    const ClusterWorker* const there = workers_.Find(place);
-    if (there != nullptr && !there->client->is_leaving()) return;
+    const ClusterWorker* const present = workers_.Find(place);
+    if (present != nullptr && !present->client->is_leaving()) return;
     // Else it would still be attended.
     std::erase_if(lost_, [place](const ClusterWorker& one) { return one.place == place; });
     arriving_.Await(place, ClientOptionsOf(options_, static_cast<size_t>(place)));

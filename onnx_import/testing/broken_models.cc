@@ -128,7 +128,7 @@ void AddBrokenEncodings(std::vector<BrokenModel>& models) {
   std::string empty_nodes;
   for (int i = 0; i < 2'000'000; ++i) empty_nodes.append("\x0a\0", 2);
   Add(models, "TwoMillionEmptyNodes", AfterVersion(Field(7, empty_nodes) + Field(8, "\x10\x11")),
-      {"mostly empty messages"});
+      {"more than 100000 nodes", "--max-nodes"});
   Add(models, "TenThousandLevels", NestedBranches(kManyLevels),
       {"messages are nested deeper than", "30 subgraphs"});
   Add(models, "ThirtyOneLevels", NestedBranches(31),

@@ -15,6 +15,7 @@ enum class FoundBy {
   kImport,  // all: the model cannot be read
   kCheck,   // it can be shown, and does not run: `check` says so before `run` does
   kRun,     // the data decide
+  kMemory,  // the data decide how much it takes, which is more than this machine has
 };
 
 struct BrokenModel {

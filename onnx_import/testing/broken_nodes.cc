@@ -164,7 +164,7 @@ std::vector<Row> SizeRows() {
       {"FillOfTwoToThe40",
        "<int64[1] s = {1099511627776}> { y = ConstantOfShape(s) }",
        {"cannot allocate 4398046511", "node 'node0' (ConstantOfShape"},
-       FoundBy::kRun},
+       FoundBy::kMemory},
       {"FillOfNegativeSize",
        "<int64[1] s = {-3}> { y = ConstantOfShape(s) }",
        {"node 'node0' (ConstantOfShape)", "a dimension of -3"}},

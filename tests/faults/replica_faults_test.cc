@@ -91,9 +91,9 @@ int FlipWhereFound(int pid, std::string_view bytes) {
     std::string content(last - first, '\0');
     const ssize_t got = pread(memory, content.data(), content.size(), static_cast<off_t>(first));
     if (got <= 0) continue;
-    const std::string_view there(content.data(), static_cast<size_t>(got));
-    for (size_t at = there.find(bytes); at != std::string_view::npos;
-         at = there.find(bytes, at + 1)) {
+    const std::string_view text(content.data(), static_cast<size_t>(got));
+    for (size_t at = text.find(bytes); at != std::string_view::npos;
+         at = text.find(bytes, at + 1)) {
       const auto flipped = static_cast<char>(bytes.front() ^ 1);
       if (pwrite(memory, &flipped, 1, static_cast<off_t>(first + at)) == 1) ++found;
     }

@@ -77,9 +77,9 @@ void LoopFlags::Add(CLI::App& app) {
   app.add_option(
          "--on-loss", on_loss_,
          "when a worker is lost: continue goes on with the others from the same step, and takes "
-         "in a worker in its place when one has come; wait waits for that one first; both where "
-         "the others have all of the state (replicas, without zero); stop ends the run (default "
-         "continue)")
+         "in a worker in its place when one has come; wait waits for that one first; stop ends "
+         "the run (default continue). Both need others that have all of the state: replicas "
+         "without zero")
       ->type_name("continue|wait|stop")
       ->check(CLI::IsMember({kContinue, kWait, kStop}).description(""))
       ->group("placement");

@@ -105,7 +105,7 @@ TEST(PeftConfigTest, AModuleWhoseNameEndsInThatOfAnother) {
 TEST(PeftConfigTest, WhatCannotBeRightIsSaid) {
   EXPECT_EQ(Error("[]"), "\"adapter_config.json\" is no JSON object");
   EXPECT_EQ(Error("{\"r\": "), "\"adapter_config.json\" is no JSON object");
-  EXPECT_EQ(Error(std::string(100000, '[')), "\"adapter_config.json\" is no JSON object");
+  EXPECT_THAT(Error(std::string(100000, '[')), HasSubstr("at most 16 are read"));
   EXPECT_THAT(Error(std::string((size_t{1} << 20) + 1, ' ')),
               HasSubstr("at most 1048576 are read"));
   EXPECT_THAT(Error(R"({"lora_alpha": 1})"), HasSubstr("r is missing"));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
+#include "platform/status.h"
 #include "platform/status_macros.h"
 #include "platform/text/json_limits.h"
 
@@ -352,7 +353,7 @@ std::string DataSpec::ToJson() const {
 }
 
 absl::StatusOr<DataSpec> DataSpec::FromJson(const std::string& text) {
-  WEFT_RETURN_IF_ERROR(CheckJsonLimits(text));
+  WEFT_RETURN_IF_ERROR(Annotate(CheckJsonLimits(text), "the data description is damaged"));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   DataSpec spec;
   Fields fields(json);

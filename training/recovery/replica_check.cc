@@ -120,10 +120,10 @@ void ReplicaCheck::Schedule(int64_t step, int64_t steps, double seconds, double 
   const double shortest = step_seconds_ > 0 ? std::min(step_seconds_, one) : one;
   step_seconds_ = one;
   pause_ = pause_ > 0 ? (pause_ + pause) / 2 : pause;
-  const auto most = static_cast<double>(kIntervalGrowth * interval_);
+  const auto longest = static_cast<double>(kIntervalGrowth * interval_);
   const double wanted =
-      shortest > 0 ? std::max(pause_ / kShareOfTime, kSecondsBetween) / shortest : most;
-  interval_ = static_cast<int64_t>(std::ceil(std::clamp(wanted, 1.0, most)));
+      shortest > 0 ? std::max(pause_ / kShareOfTime, kSecondsBetween) / shortest : longest;
+  interval_ = static_cast<int64_t>(std::ceil(std::clamp(wanted, 1.0, longest)));
   next_ = step + interval_;
 }
 
