@@ -354,7 +354,7 @@ TEST_F(Dump, AttentionIsOneOperatorWhereCudnnComputesIt) {
     EXPECT_EQ(attentions, device == std::string("cuda") ? 2 : 0) << plan.err;
     const auto flags = ReadPartitionFlags(RealFileSystem(), folder + "/06-partition");
     ASSERT_TRUE(flags.ok()) << flags.status();
-    EXPECT_EQ(TextOfFlag(*flags, "cudnn"), "on");
+    EXPECT_EQ(TextOfFlag(*flags, "--cudnn"), "on");
   }
 }
 

@@ -263,7 +263,7 @@ bool JobFlags::JoinsAttention() const {
   bool uses_cudnn = cudnn_ == "on";
   if (!partitions_.empty()) {
     const auto flags = ReadPartitionFlags(RealFileSystem(), partitions_);
-    uses_cudnn = flags.ok() && TextOfFlag(*flags, "cudnn") == "on";
+    uses_cudnn = flags.ok() && TextOfFlag(*flags, "--cudnn") == "on";
   }
   const auto all = AllWorkers();
   return uses_cudnn && all.ok() &&
