@@ -101,6 +101,12 @@ struct FoundGradient {
   NodeId seat;
 };
 
+// Where Y is in memory still when the gradient is computed.
+struct LivingForward {
+  NodeId node;  // the forward Attention; invalid where there is none
+  NodeId swap;  // its Transpose, where that of Y lives and Y does not
+};
+
 class GradientMatcher {
  public:
   GradientMatcher(const Graph& graph, const std::set<std::string>& kept,
@@ -127,11 +133,10 @@ class GradientMatcher {
     return found_;
   }
 
-  // The forward node of the same attention whose Y a backward node reads, besides those found; an
-  // invalid id where there is none.
-  NodeId ForwardOf(const FoundGradient& found) const {
+  // The forward node of the same attention, where its Y or a Transpose of it lives until then.
+  LivingForward ForwardOf(const FoundGradient& found) const {
     const Node& again = graph_.node(found.again);
-    if (IsNeeded(again.outputs[0])) return NodeId();
+    if (IsNeeded(again.outputs[0])) return {};
     for (const Graph::Use& use : uses_[again.inputs[0].value]) {
       const Node& node = graph_.node(use.node);
       const bool is_same = use.input_index == 0 && node.id < found.again && node.domain.empty() &&
@@ -143,13 +148,16 @@ class GradientMatcher {
           WantsOutput(node, kAttentionScores)) {
         continue;
       }
-      const auto& readers = uses_[node.outputs[0].value];
-      const bool lives = std::any_of(readers.begin(), readers.end(), [&](const Graph::Use& reader) {
-        return graph_.node(reader.node).phase == again.phase;
-      });
-      if (lives) return node.id;
+      if (LivesUntil(again, node.outputs[0])) return {node.id, NodeId()};
+      for (const Graph::Use& reader : uses_[node.outputs[0].value]) {
+        const Node& swap = graph_.node(reader.node);
+        const bool turns = swap.domain.empty() && swap.op == "Transpose" &&
+                           swap.phase == Phase::kForward && swap.stage == again.stage &&
+                           swap.id < again.id && swap.attributes.Has("perm");
+        if (turns && LivesUntil(again, swap.outputs[0])) return {node.id, swap.id};
+      }
     }
-    return NodeId();
+    return {};
   }
 
   bool IsUnused(ValueId value) const { return uses_[value.value].empty() && !IsNeeded(value); }
@@ -157,6 +165,16 @@ class GradientMatcher {
  private:
   const ValueType& TypeOf(ValueId value) const { return graph_.value(value).type; }
   bool IsNeeded(ValueId value) const { return needed_[value.value]; }
+  // Whether a node of that phase reads the value, or what a Reshape makes of it: the same memory.
+  bool LivesUntil(const Node& again, ValueId value) const {
+    const auto& readers = uses_[value.value];
+    return std::any_of(readers.begin(), readers.end(), [&](const Graph::Use& use) {
+      const Node& reader = graph_.node(use.node);
+      if (reader.phase == again.phase) return true;
+      return reader.domain.empty() && reader.op == "Reshape" && use.input_index == 0 &&
+             reader.stage == again.stage && LivesUntil(again, reader.outputs[0]);
+    });
+  }
 
   static bool SaysTheSame(const Node& a, const Node& b) {
     const auto without_mode = [](Attributes attributes) {
@@ -399,18 +417,22 @@ class GradientMatcher {
   NodeId softmax_, values_;
 };
 
-// Attention becomes AttentionWithSums; its LogSums.
-ValueId GiveSums(Graph& graph, NodeId id, const AttentionForm& form) {
+void LeaveFirstOutput(Graph& graph, NodeId id) {
   for (int i = static_cast<int>(graph.node(id).outputs.size()) - 1; i > 0; --i) {
     if (graph.node(id).outputs[i].valid()) graph.DropOutput(id, i);
   }
+  graph.node(id).outputs.resize(1);
+}
+
+// Attention becomes AttentionWithSums; its LogSums.
+ValueId GiveSums(Graph& graph, NodeId id, const AttentionForm& form) {
+  LeaveFirstOutput(graph, id);
   Node& node = graph.node(id);
   node.domain = std::string(kWeftDomain);
   node.op = kAttentionWithSumsOp;
   node.schema = &AttentionWithSumsSchema();
   node.attributes = AttributesOf(form);
   node.inputs.resize(3);
-  node.outputs.resize(1);
   const std::string name = absl::StrCat(graph.value(node.outputs[0]).name, "/log_sums");
   const ValueId sums = graph.AddNodeOutput(id, 1, name);
   // The rows are the axis before the last, packed or not.
@@ -420,8 +442,23 @@ ValueId GiveSums(Graph& graph, NodeId id, const AttentionForm& form) {
   return sums;
 }
 
+// A node becomes the Transpose that undoes `swap`.
+void TurnBack(Graph& graph, NodeId id, NodeId swap) {
+  LeaveFirstOutput(graph, id);
+  const Node& before = graph.node(swap);
+  const std::vector<int64_t> perm = before.attributes.Ints("perm");
+  std::vector<int64_t> back(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) back[perm[i]] = static_cast<int64_t>(i);
+  Node& node = graph.node(id);
+  node.domain = before.domain;
+  node.op = before.op;
+  node.schema = before.schema;
+  node.attributes = {{"perm", back}};
+  node.inputs = {before.outputs[0]};
+}
+
 // One node instead of those found. Their values between are gone.
-void Join(Graph& graph, const FoundGradient& found, NodeId forward) {
+void Join(Graph& graph, const FoundGradient& found, const LivingForward& forward) {
   const Node before = graph.node(found.again);
   // The gradients move to the seat first, so that they outlive their nodes.
   Node& seat = graph.node(found.seat);
@@ -453,12 +490,15 @@ void Join(Graph& graph, const FoundGradient& found, NodeId forward) {
     if (id != found.seat) graph.RemoveNode(id);
   }
   ValueId y = before.outputs[0];
-  if (forward.valid()) {
-    y = graph.node(forward).outputs[0];
+  if (forward.swap.valid()) {
+    TurnBack(graph, found.again, forward.swap);
+  } else if (forward.node.valid()) {
+    y = graph.node(forward.node).outputs[0];
     graph.ReplaceUses(before.outputs[0], y);
     graph.RemoveNode(found.again);
   }
-  const ValueId sums = GiveSums(graph, forward.valid() ? forward : found.again, found.form);
+  const NodeId gives = forward.node.valid() ? forward.node : found.again;
+  const ValueId sums = GiveSums(graph, gives, found.form);
   graph.node(found.seat).inputs = {
       found.dy, before.inputs[0], before.inputs[1], before.inputs[2], y, sums};
 }

@@ -61,8 +61,9 @@ using TakesAttention = std::function<absl::StatusOr<bool>(const AttentionForm&, 
 // names. Where any value between is read by another node, is an output of the graph or is named in
 // `kept`, the nodes stay as they are.
 //
-// Y and LogSums are those of the forward node, where a backward node reads its Y anyway: attention
-// is then not computed again, and LogSums alone lives longer. Else they are computed again.
+// LogSums is that of the forward node, where a backward node reads its Y, a Reshape of it, or those
+// of its Transpose anyway: attention is then not computed again, and LogSums alone lives longer. A
+// Transpose is undone to give Y. Else Y and LogSums are computed again.
 //
 // REQUIRES: ids of nodes are in an order of execution (Graph::Compact). The errors of `takes` come
 // through.

@@ -71,6 +71,26 @@ class AttentionGradientTest : public ::testing::Test {
     graph().AddOutput(read);
     EXPECT_TRUE(builder.status().ok()) << builder.status();
   }
+  // Behind nodes that were added to the forward pass.
+  void PutAttentionOfTheGradientLast() {
+    for (const NodeId id : graph().node_ids()) {
+      const Node node = graph().node(id);
+      if (node.op != "Attention" || node.phase != Phase::kBackward) continue;
+      GraphBuilder builder(graph());
+      builder.set_phase(Phase::kBackward);
+      std::vector<bool> wanted;
+      for (const ValueId output : node.outputs) wanted.push_back(output.valid());
+      const std::vector<ValueId> outputs =
+          builder.Ops("", node.op, node.inputs, node.attributes, wanted);
+      ASSERT_TRUE(builder.status().ok()) << builder.status();
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        if (wanted[i]) graph().ReplaceUses(node.outputs[i], outputs[i]);
+      }
+      graph().RemoveNode(id);
+      return;
+    }
+    ADD_FAILURE() << "no attention in the gradient";
+  }
   ValueId OutputOf(const std::string& op, size_t i = 0) {
     for (const NodeId id : graph().node_ids()) {
       if (graph().node(id).op == op) return graph().node(id).outputs[i];
@@ -199,6 +219,36 @@ TEST_F(AttentionGradientTest, TheForwardNodeGivesTheSumsWhereItsYLivesAnyway) {
     const Node& forward = graph().node(graph().value(grad.inputs[kGradLogSums]).producer);
     EXPECT_EQ(forward.phase, Phase::kForward);
     EXPECT_EQ(grad.inputs[kGradY], forward.outputs[0]);
+  }
+}
+
+// Heads are swapped and joined before a projection, whose gradient reads what that gives.
+TEST_F(AttentionGradientTest, TheForwardNodeGivesTheSumsWhereItsTransposeLivesAnyway) {
+  for (const std::string read : {"Transpose", "Reshape", "Neg"}) {
+    SCOPED_TRACE(read);
+    Build(AttentionCase(false, 2));
+    GraphBuilder builder(graph());
+    const std::vector<int64_t> perm = {0, 2, 3, 1};
+    const ValueId swapped = builder.Op("Transpose", {Y()}, {{"perm", perm}});
+    ValueId result = swapped;
+    if (read == "Reshape") result = builder.Op(read, {swapped, builder.Ints({2, 5, 64})});
+    if (read == "Neg") result = builder.Op(read, {swapped});
+    ASSERT_TRUE(builder.status().ok()) << builder.status();
+    ReadBackward(result);
+    PutAttentionOfTheGradientLast();
+    EXPECT_EQ(Join(), 1);
+    const Node& grad = graph().node(graph().value(*graph().FindValue("d0")).producer);
+    const Node& gives = graph().node(graph().value(grad.inputs[kGradLogSums]).producer);
+    EXPECT_EQ(gives.op, kAttentionWithSumsOp);
+    const bool lives = read != "Neg";
+    EXPECT_EQ(gives.phase, lives ? Phase::kForward : Phase::kBackward);
+    const Node& y = graph().node(graph().value(grad.inputs[kGradY]).producer);
+    EXPECT_EQ(y.op, lives ? "Transpose" : kAttentionWithSumsOp);
+    EXPECT_EQ(y.phase, Phase::kBackward);
+    if (!lives) continue;
+    EXPECT_EQ(y.attributes.Ints("perm"), (std::vector<int64_t>{0, 3, 1, 2}));
+    EXPECT_EQ(graph().node(graph().value(y.inputs[0]).producer).phase, Phase::kForward);
+    EXPECT_EQ(y.outputs.size(), 1u);
   }
 }
 
