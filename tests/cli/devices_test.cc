@@ -5,9 +5,9 @@
 // WEFT_RUNNER: graph_runner, whose workers are processes.
 #include <stdlib.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -129,7 +129,8 @@ TEST_F(MissingDevice, OperatorsWithoutAKernelRunOnItsHostIfAllowed) {
 }
 
 FusedRole RoleInTest(const Graph& /*graph*/, const Node& node) {
-  return node.op == "Add" || node.op == "Gelu" ? FusedRole::kElementwise : FusedRole::kNone;
+  const bool fuses = node.op == "Add" || node.op == "Gelu" || node.op == "Mul";
+  return fuses ? FusedRole::kElementwise : FusedRole::kNone;
 }
 
 // Nor has it to compile anything. This process fuses what a build with CUDA does, or what the
@@ -176,14 +177,20 @@ TEST_F(MissingDevice, PlanSaysWhatItsGpusFuse) {
                                          rank["kernels"].size(), " kernels on the GPU of rank ",
                                          rank["rank"].get<int>()));
   size_t parts = 0;
-  bool has_gelu = false;  // and the sum before it, if nothing else
+  std::map<std::string, std::string> kernel_of;  // by part
   for (const auto& kernel : rank["kernels"]) {
-    const auto& of_kernel = kernel["parts"];
-    parts += of_kernel.size();
-    has_gelu = has_gelu || std::count(of_kernel.begin(), of_kernel.end(), "block0/Gelu (Gelu)") > 0;
+    for (const auto& part : kernel["parts"]) kernel_of[part] = kernel["node"];
+    parts += kernel["parts"].size();
   }
-  EXPECT_TRUE(has_gelu) << fusion;
   EXPECT_EQ(rank["nodes"].get<size_t>(), parts);
+  // A product with its bias, and scores that are scaled and masked. The Gelu between two products
+  // is exact, so none takes it, and the bias before it is with the first.
+  const auto share = [&](const std::string& a, const std::string& b) {
+    return kernel_of.contains(a) && kernel_of.contains(b) && kernel_of[a] == kernel_of[b];
+  };
+  EXPECT_TRUE(share("block0/MatMul_4 (MatMul)", "block0/Add_4 (Add)")) << fusion;
+  EXPECT_TRUE(share("block0/Mul (Mul)", "block0/Add_1 (Add)")) << fusion;
+  EXPECT_FALSE(kernel_of.contains("block0/Gelu (Gelu)")) << fusion;
 }
 
 TEST_F(MissingDevice, IsRefusedByEval) {
