@@ -109,6 +109,29 @@ TEST_F(TrainFlagsTest, ProgramsOfOneBatchChooseNone) {
       HasSubstr("the programs of --partitions are for one"));
 }
 
+// They were planned with the flag or without it, and train with --partitions has none.
+TEST_F(TrainFlagsTest, DumpedPartitionsSayWhetherAttentionIsJoined) {
+  const std::string folder = ::testing::TempDir() + "/dumped";
+  ASSERT_TRUE(RealFileSystem().CreateDirectories(folder).ok());
+  const std::string cluster = folder + "/gpu.yaml";
+  std::ofstream(cluster) << "hosts: [{name: a, workers: [{address: 'unix:/a', device: cuda}]}]\n";
+  for (const std::string choice : {"on", "off"}) {
+    std::ofstream(folder + "/job.json")
+        << R"({"format": "weft-partitions", "version": 1, "workers": 1, "programs": ["train/8"],)"
+        << R"("flags": {"--cudnn": ")" << choice << R"("}})";
+    CLI::App app;
+    TrainFlags flags;
+    flags.Add(app);
+    std::vector<std::string> given = {"m.onnx", "--data",       "x=x.npy", "--labels",
+                                      "y",      "--steps",      "1",       "--cluster",
+                                      cluster,  "--partitions", folder};
+    app.parse(std::vector<std::string>(given.rbegin(), given.rend()));
+    const auto training = flags.Training();
+    ASSERT_TRUE(training.ok()) << training.status();
+    EXPECT_EQ(training->joins_attention, choice == "on") << choice;
+  }
+}
+
 TEST_F(TrainFlagsTest, AveragesThatAreWrittenAreKept) {
   EXPECT_THAT(Refusal({"--labels", "y", "--steps", "3", "--ema-out", "a.onnx"}),
               HasSubstr("--ema-out needs --ema DECAY"));
