@@ -157,14 +157,14 @@ std::vector<ArgumentRule> RulesOfArguments() {
       {SCMP_SYS(open), SCMP_A1(SCMP_CMP_MASKED_EQ, kWritingFlags, O_RDONLY)},
       {SCMP_SYS(openat), SCMP_A2(SCMP_CMP_MASKED_EQ, kWritingFlags, O_RDONLY)},
       {SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD)},
-      {SCMP_SYS(kill), SCMP_A0(SCMP_CMP_EQ, self)},
-      {SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_EQ, self)},
-      {SCMP_SYS(sched_setaffinity), SCMP_A0(SCMP_CMP_EQ, 0)},  // of the calling thread
-      {SCMP_SYS(prlimit64), SCMP_A2(SCMP_CMP_EQ, 0)},          // asks for a limit, sets none
-      {SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME)},
-      {SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_GETFD)},
-      {SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_SETFD)},
-      {SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_GETFL)},
+      {SCMP_SYS(kill), SCMP_A0(SCMP_CMP_EQ, self, 0)},
+      {SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_EQ, self, 0)},
+      {SCMP_SYS(sched_setaffinity), SCMP_A0(SCMP_CMP_EQ, 0, 0)},  // of the calling thread
+      {SCMP_SYS(prlimit64), SCMP_A2(SCMP_CMP_EQ, 0, 0)},          // asks for a limit, sets none
+      {SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME, 0)},
+      {SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_GETFD, 0)},
+      {SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_SETFD, 0)},
+      {SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_GETFL, 0)},
   };
 }
 
