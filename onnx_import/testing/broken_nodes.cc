@@ -174,7 +174,7 @@ std::vector<Row> SizeRows() {
       {"ExpansionOfTwoToThe40",
        "<int64[3] s = {274877906944,1,4}> { y = Expand(x, s) }",
        {"cannot allocate", "node 'node0' (Expand"},
-       FoundBy::kRun},
+       FoundBy::kMemory},
       {"RepeatsThatOverflow",
        "<int64[2] s = {4611686018427387904,4611686018427387904}> { y = Tile(x, s) }",
        {"node 'node0' (Tile)", "asks for axis 1 of size 4 4611686018427387904 times"}},

@@ -21,6 +21,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "ops/custom/isolation/op_helper.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"

@@ -332,8 +332,14 @@ struct ProductCase {
 
 std::vector<ProductCase> ProductCases() {
   std::vector<ProductCase> cases;
-  for (const auto& [dtype, tf32] : std::vector<std::pair<DType, bool>>{
-           {DType::kBfloat16, false}, {DType::kFloat32, true}, {DType::kFloat32, false}}) {
+  struct Form {
+    DType dtype;
+    bool tf32;
+  };
+  for (const Form& form :
+       {Form{DType::kBfloat16, false}, Form{DType::kFloat32, true}, Form{DType::kFloat32, false}}) {
+    const DType dtype = form.dtype;
+    const bool tf32 = form.tf32;
     cases.push_back({8192, 8192, 8192, dtype, tf32});
     cases.push_back({4096, 768, 3072, dtype, tf32});
     cases.push_back({4096, 3072, 768, dtype, tf32});
@@ -635,6 +641,38 @@ absl::Status RunFused(Device& device, int rounds, Report& report) {
   for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
     WEFT_ASSIGN_OR_RETURN(const std::vector<BenchmarkCase> cases, FusedCases(dtype));
     RunMemory(cases, dtype, device, rounds, report);
+  }
+  return absl::OkStatus();
+}
+
+// What the library has no algorithm for is said, and is no error: a step keeps its nodes then.
+absl::Status RunJoined(Device& device, int rounds, Report& report) {
+  struct Form {
+    DType dtype;
+    bool tf32;
+  };
+  for (const Form& form :
+       {Form{DType::kBfloat16, false}, Form{DType::kFloat32, true}, Form{DType::kFloat32, false}}) {
+    const DType dtype = form.dtype;
+    const bool tf32 = form.tf32;
+    WEFT_ASSIGN_OR_RETURN(
+        const std::vector<testing::JoinedCase> cases,
+        testing::JoinedCasesOfLayer(kLayerRows, kLayerWidth, kLayerWide, dtype, Uninitialized));
+    for (const testing::JoinedCase& joined_case : cases) {
+      Figure figure{.name = absl::StrCat("product, ", joined_case.name),
+                    .type = tf32 ? "tf32" : std::string(DTypeName(dtype)),
+                    .is_product = true,
+                    .of = kNodesOneByOne};
+      const absl::Status status = OnStream(device, rounds, [&](Stream& stream, Timer& timer) {
+        return MeasureJoined(joined_case, tf32, device, stream, timer, figure);
+      });
+      if (absl::IsUnimplemented(status)) {
+        std::cout << figure.name << " " << figure.type << ": skipped: " << status.message()
+                  << std::endl;
+      } else {
+        report.Add(std::move(figure), status);
+      }
+    }
   }
   return absl::OkStatus();
 }
