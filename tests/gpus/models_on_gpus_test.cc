@@ -93,8 +93,9 @@ TEST(ExampleGptOnGpus, TrainsWithoutTheHost) {
 
 // ---- Files of the corpora.
 
-absl::StatusOr<ImportedModel> CorpusModel(const std::string& path) {
-  return ImportModelFile(RealFileSystem(), *CorporaFolder() + path);
+absl::StatusOr<ImportedModel> CorpusModel(const std::string& path,
+                                          const ImportOptions& options = {}) {
+  return ImportModelFile(RealFileSystem(), *CorporaFolder() + path, options);
 }
 
 using TrainingModels = ModelsOnGpusTest;
@@ -111,15 +112,18 @@ TEST_P(TrainingModels, TrainWithoutTheHost) {
   ExpectStepsOnGpus(model->graph);
 }
 
+// But for "silero_vad_v6", whose inputs do not all count samples in axis 0.
 using ForwardModels = ModelsOnGpusTest;
 INSTANTIATE_TEST_SUITE_P(All, ForwardModels,
                          ::testing::Values("cct2_op20", "micro_kws_qdq", "mnist8", "ppocr_cls",
-                                           "ppocrv4_det", "silero_vad_v6", "yolox_nano"),
+                                           "ppocrv4_det", "yolox_nano"),
                          [](const auto& info) { return info.param; });
 TEST_P(ForwardModels, RunWithoutTheHost) {
   if (!CorporaFolder()) GTEST_SKIP() << "WEFT_CORPORA is not set: no models";
   const std::string folder = absl::StrCat("/models/", GetParam());
-  const auto model = CorpusModel(absl::StrCat(folder, "/model.onnx"));
+  ImportOptions options;
+  options.parameters_as_variables = false;  // some decide shapes
+  const auto model = CorpusModel(absl::StrCat(folder, "/model.onnx"), options);
   ASSERT_TRUE(model.ok()) << model.status();
   // Sizes that the file leaves open are those of its reference inputs.
   const auto inputs = ReadCaseInputs(RealFileSystem(), model->graph,
