@@ -128,7 +128,7 @@ undisturbed
 # One that was frozen until its job had given it up ends itself, and changes nothing.
 begin stale --cluster cluster.yaml --parallel dp=2 --detect fast
 kill -STOP "${workers[1]}"
-says "^lost  .*; 1 of 2 workers go on as dp=1" 5
+says "^lost  .*; 1 of 2 workers go on as dp=1" 15
 kill -CONT "${workers[1]}"
 wait "${workers[1]}"
 code=$?
