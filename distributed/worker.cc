@@ -647,6 +647,7 @@ absl::Status RankWorker::RunRange(const StepRange& range, int64_t step_after,
   record_.BeginRange(program->second.partition->training ? program->second.step.get() : nullptr);
   for (int64_t i = 0; i < range.count; ++i) {
     options.step = range.first_step + i;
+    options.next_step = i + 1 < range.count ? options.step + 1 : step_after;
     StepReport& done = record_.BeginStep(options.step, own);
     options.scalars[kStepInput] = static_cast<double>(options.step + 1);
     const int64_t begin = environment_.clock->MonotonicNanos();

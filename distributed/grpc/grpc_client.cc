@@ -21,6 +21,7 @@
 #include "distributed/grpc/weft.grpc.pb.h"
 #include "distributed/grpc/worker_lease.h"
 #include "distributed/keys/tls_probe.h"
+#include "platform/control_characters.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
 
@@ -153,7 +154,13 @@ absl::Status GrpcClient::Connect() {
   }
   lease_.context().AddMetadata(kTokenKey, options_.token);
   const grpc::Status attended = lease_.Open(*stub_, options_.detection);
-  return attended.ok() ? absl::OkStatus() : Explain(lease_.context(), attended, "attending to it");
+  if (attended.ok()) return absl::OkStatus();
+  if (attended.error_code() == grpc::StatusCode::UNIMPLEMENTED && !WasAnswered(lease_.context())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name(), " does not know the handshake of this program (wire format ",
+                     WireFormat(), "): it is of another version, or another program"));
+  }
+  return Explain(lease_.context(), attended, "attending to it");
 }
 
 bool GrpcClient::ShutDown() {
@@ -163,10 +170,11 @@ bool GrpcClient::ShutDown() {
 
 absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
   // Before the first message that another version might read as something else.
-  if (const std::string own = HandshakeVersion(membership.version); own != version_) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "handshake refused: the version of ", name(), " is ", EscapeControlCharacters(version_),
-        ", the coordinator's is ", own, "; install the same build on all machines"));
+  if (const std::string own = HandshakeVersion(membership.version); own != lease_.version()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("handshake refused: the version of ", name(), " is ",
+                     EscapeControlCharacters(lease_.version()), ", the coordinator's is ", own,
+                     "; install the same build on all machines"));
   }
   rpc::Sealed sealed;
   WEFT_RETURN_IF_ERROR(CallOnce(&rpc::Control::Stub::Join, Seal(Encode(membership)), sealed,

@@ -19,6 +19,7 @@ grpc::Status WorkerLease::Open(rpc::Control::Stub& stub, const LossDetection& de
   rpc::AttendReply hello;
   if (!stream_->Read(&hello)) return stream_->Finish();
   process_id_ = hello.process_id();
+  version_ = hello.version();
   number_ = hello.lease();
   listener_ = std::thread([this] { Listen(); });
   keeper_ = std::thread([this] { Keep(); });

@@ -43,6 +43,8 @@ class WorkerLease {
   // 0 before Open.
   uint64_t number() const { return number_; }
   int64_t process_id() const { return process_id_; }
+  // HandshakeVersion of the worker.
+  const std::string& version() const { return version_; }
   // Why the worker is lost; "" = it is not.
   std::string WhyLost();
   // Whether the worker has said that it wants to leave its job.
@@ -66,6 +68,7 @@ class WorkerLease {
   LossDetection detection_;
   uint64_t number_ = 0;
   int64_t process_id_ = 0;
+  std::string version_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<rpc::AttendRequest, rpc::AttendReply>> stream_;
   std::thread listener_;  // so that the connection is looked after between calls

@@ -64,6 +64,8 @@ const std::map<std::string, std::string>& OfRuns() {
       {"best", "a result"},
       {"rebalance", "moves micro-batches between steps"},
       {"on-loss", "what a lost worker ends"},
+      {"digest-every", "when replicas are compared"},
+      {"on-divergence", "what replicas that differ end"},
       {"wait", "when a job goes on after a loss"},
       {"detect", "when a worker is lost"},
       {"check-numerics", "looks at values"},

@@ -15,6 +15,7 @@
 #include "graph/policy/operator_policy.h"
 #include "graph/schema_lookup.h"
 #include "onnx_import/model_file.h"
+#include "ops/custom/isolation/load_isolated.h"
 #include "ops/custom/op_library.h"
 #include "platform/file_system.h"
 #include "platform/log.h"

@@ -94,6 +94,17 @@ void LoopFlags::Add(CLI::App& app) {
       ->type_name("default|fast")
       ->check(CLI::IsMember({"default", kFast}).description(""))
       ->group("placement");
+  app.add_option("--digest-every", digest_every_,
+                 "compare the bits of replicas' variables every N steps, or never (0); auto: as "
+                 "often as takes at most 0.5 % of the time (default auto)")
+      ->type_name("auto|N")
+      ->group("placement");
+  app.add_option("--on-divergence", on_divergence_,
+                 "when replicas' bits differ: repair gives them the majority's copy, and ends the "
+                 "run where there is none; stop ends it; ignore warns (default repair)")
+      ->type_name("repair|stop|ignore")
+      ->check(CLI::IsMember({kRepair, kStop, kIgnore}).description(""))
+      ->group("placement");
   app.add_flag("--check-numerics", check_numerics_,
                "check every value of every step for NaN and infinity; slow")
       ->group("results");

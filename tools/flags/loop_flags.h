@@ -59,6 +59,9 @@ class LoopFlags {
   }
   // How soon a worker that does not answer is lost.
   LossDetection detection() const { return detect_ == kFast ? kFastDetection : LossDetection(); }
+  // Whether replicas are compared; and when, and what follows. REQUIRES: Check.
+  bool compares() const { return digest_every_ != "0"; }
+  ReplicaCheckOptions Comparing() const;
   const std::string& folder() const { return folder_; }
   const std::string& best_output() const { return best_output_; }
 
@@ -99,6 +102,10 @@ class LoopFlags {
   int64_t wait_ = 60;  // seconds
   static constexpr char kFast[] = "fast";
   std::string detect_ = "default";
+  static constexpr char kAuto[] = "auto";
+  std::string digest_every_ = kAuto;
+  static constexpr char kRepair[] = "repair";
+  std::string on_divergence_ = kRepair;
 };
 
 }  // namespace weft

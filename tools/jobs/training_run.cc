@@ -125,6 +125,16 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   return closed;
 }
 
+ReplicaCheckOptions TrainingRun::Comparing(JobRecovery& recovery) {
+  ReplicaCheckOptions options = loop_.Comparing();
+  options.say = [say = loop_.Rebalancing().say](const std::string& line) {
+    say(absl::StrCat("digest ", line));
+  };
+  if (job_.spec.commits) options.leave_out = [&recovery](int rank) { recovery.LeaveOut(rank); };
+  options.clock = &clock_;
+  return options;
+}
+
 JobRecoveryOptions TrainingRun::Recovering(const std::function<bool()>& stop) {
   RebalancerOptions loop = loop_.Rebalancing();
   JobRecoveryOptions options;

@@ -80,6 +80,8 @@ class TrainingRun {
  private:
   // What has the job go on without a lost worker.
   JobRecoveryOptions Recovering(const std::function<bool()>& stop);
+  // What compares replicas; `recovery` goes on without who has a lasting fault.
+  ReplicaCheckOptions Comparing(JobRecovery& recovery);
   // Keeps the noise's average in checkpoints.
   class NoiseState;
   void Take(const TrainProgress& done);

@@ -89,7 +89,7 @@ absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const ab
           : absl::StrCat(" with ", absl::StrJoin(members_.come(), ", "), " in its place");
   options_.say(absl::StrFormat(
       "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated",
-      CauseOf(known), coordinator.size(), before, job_.plan.mesh.ToString(), come, seconds));
+      CauseOf(known, lost), coordinator.size(), before, job_.plan.mesh.ToString(), come, seconds));
   return settled;
 }
 

@@ -4,6 +4,8 @@
 #define WEFT_TRAINING_RECOVERY_JOB_RECOVERY_H_
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>

@@ -71,7 +71,8 @@ TEST(MembershipTest, StateThatNobodyHasIsAnError) {
 TEST(MembershipTest, KeepsItsRulesUnderAnyEvents) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     std::mt19937 random(seed);
-    const int data = 1 + static_cast<int>(random() % 4), stages = 1 + static_cast<int>(random() % 3);
+    const int data = 1 + static_cast<int>(random() % 4),
+              stages = 1 + static_cast<int>(random() % 3);
     Membership membership(PlanOf(data, stages));
     std::set<int> with_state, newcomers;
     for (int place = 0; place < data * stages; ++place) with_state.insert(place);

@@ -1,6 +1,7 @@
 // How fast kernels are on a GPU: those that move memory, and chains of nodes fused to one kernel,
 // as a share of what a copy on the device moves; updates of many parameters, as one kernel;
-// products, against the fastest algorithm of cuBLASLt called directly;
+// products, against the fastest algorithm of cuBLASLt called directly; products with an epilogue,
+// against the same nodes one by one;
 // convolutions, attention, its gradient and normalizations through cuDNN, against our own. Of what
 // has no such measure the rate alone. A program of its own:
 //   gpu_benchmark [--device cuda:0] [--json FILE] [--quick]
@@ -25,6 +26,7 @@
 #include "ops/kernels/cuda/fusion/kernel_compiler.h"
 #include "ops/kernels/cuda/fusion/testing/fused_chains.h"
 #include "ops/kernels/cuda/linear/testing/direct_cublaslt.h"
+#include "ops/kernels/cuda/linear/testing/joined_products.h"
 #include "ops/kernels/cuda/testing/benchmark_cases.h"
 #include "ops/memory_work.h"
 #include "ops/testing/op_case.h"
@@ -47,6 +49,7 @@ using testing::Uninitialized;
 constexpr absl::Duration kDeadline = absl::Minutes(1);
 constexpr char kOurConvolutions[] = "our convolutions";
 constexpr char kOurNormalizations[] = "our normalizations";
+constexpr char kNodesOneByOne[] = "its nodes";
 constexpr char kOurAttention[] = "our attention";
 constexpr char kNothing[] = "";  // there is nothing to compare with
 constexpr int64_t kPatternElements = int64_t{1} << 20;
@@ -813,6 +816,7 @@ int Main(int argc, char** argv) {
   if (!ran.ok()) return 1;
   std::cout << absl::StrFormat("copy %.0f GB/s", report.figures()[0].rate * 1e-9)
             << Lowest(report.figures(), "a copy") << Lowest(report.figures(), "cuBLASLt")
+            << Lowest(report.figures(), kNodesOneByOne)
             << Lowest(report.figures(), kOurConvolutions) << Lowest(report.figures(), kOurAttention)
             << Lowest(report.figures(), kOurNormalizations);
   if (report.errors() > 0) std::cout << "; " << report.errors() << " cases could not be run";
