@@ -130,8 +130,8 @@ def weft_cuda_library(
 
     `<name>` has srcs, and gpu_srcs compiled by nvcc. `<name>_ptxas` has, for each x.cu and those of
     cuda_deps, x.ptxas.txt: registers, stack and spills of its kernels. `<name>_emulated` has srcs, and gpu_srcs compiled as C++ for the emulator
-    (//ops/testing/emulator); tests alone may use it, with any configuration. `<name>_factories` has srcs and hdrs
-    alone, which are the same for both.
+    (//ops/testing/emulator); tests alone may use it, and not with --config=cuda, whose programs have nvcc's kernels.
+    `<name>_factories` has srcs and hdrs alone, which are the same for both.
 
     Args:
       name: the library.
@@ -200,6 +200,11 @@ def weft_cuda_library(
     native.cc_library(
         name = name + "_emulated",
         testonly = True,
+        # What is built for the kernels of nvcc leaves the tests of these out: no program can have both.
+        target_compatible_with = select({
+            "//third_party:cuda_enabled": ["@platforms//:incompatible"],
+            "//conditions:default": [],
+        }),
         srcs = emulated,
         textual_hdrs = gpu_srcs,
         # Bodies are many templates and run little: -O1. GCC takes an included source for a header, whose types must
