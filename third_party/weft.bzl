@@ -205,7 +205,8 @@ def weft_cuda_library(
             "//third_party:cuda_enabled": ["@platforms//:incompatible"],
             "//conditions:default": [],
         }),
-        srcs = emulated,
+        # The header is for tools/emulator_coverage: the precompiled one does not fit its options, and is read as text.
+        srcs = emulated + (["//third_party/precompiled:standard.h"] if emulated else []),
         textual_hdrs = gpu_srcs,
         # Bodies are many templates and run little: -O1. GCC takes an included source for a header, whose types must
         # not use its unnamed namespace.
