@@ -22,7 +22,8 @@ constexpr int kHandshakeMilliseconds = 10'000;
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, const KeyRing* keys) {
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, const KeyRing* keys,
+                                          Role serves) {
   PrepareGrpc();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
@@ -40,7 +41,7 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, const KeyR
   return grpc::CreateCustomChannel(address,
                                    keys == nullptr || host.empty()
                                        ? grpc::InsecureChannelCredentials()
-                                       : NewChannelCredentials(*keys->Current(), host),
+                                       : NewChannelCredentials(*keys->Current(), host, serves),
                                    arguments);
 }
 

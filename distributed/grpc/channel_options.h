@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "distributed/keys/certificate.h"
 #include "distributed/keys/key_ring.h"
 
 namespace weft {
@@ -16,10 +17,10 @@ namespace weft {
 inline constexpr int kLongestMessageBytes = 2 << 20;
 
 // A connection of its own. A peer that stays silent for 1 s is asked, and given up 3 s later. With
-// keys it is TLS, to the worker on the address's host and no other; unix sockets and channels
-// without keys (null) are not encrypted.
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& address,
-                                          const KeyRing* keys = nullptr);
+// keys it is TLS, to the worker on the address's host and no other (or to a coordinator, where
+// `serves` says so); unix sockets and channels without keys (null) are not encrypted.
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, const KeyRing* keys = nullptr,
+                                          Role serves = Role::kWorker);
 
 // Lets clients ask as often as NewChannel's do, asks as often itself, refuses longer messages and
 // more than 16 streams on a connection at once, and a client that is slow to begin.

@@ -154,13 +154,25 @@ std::string Certificate::HostsText() const {
   return all.empty() ? "no host" : absl::StrJoin(all, ", ");
 }
 
+// "the certificate of 'b', whose role is observer".
+static std::string CertificateAndRole(const Certificate& certificate) {
+  return absl::StrCat("the certificate of '", certificate.subject, "', ",
+                      certificate.role.has_value()
+                          ? absl::StrCat("whose role is ", View(RoleName(*certificate.role)))
+                          : std::string("which has no role"));
+}
+
+absl::Status CheckCoordinator(const Certificate& certificate) {
+  if (certificate.role == Role::kCoordinator) return absl::OkStatus();
+  return absl::UnauthenticatedError(
+      absl::StrCat("who serves there has ", CertificateAndRole(certificate),
+                   "; workers join a coordinator alone: give --join the address of train --listen"));
+}
+
 absl::Status CheckServer(const Certificate& certificate, std::string_view host) {
   if (certificate.role != Role::kWorker) {
     return absl::UnauthenticatedError(absl::StrCat(
-        "who serves there has the certificate of '", certificate.subject, "', ",
-        certificate.role.has_value()
-            ? absl::StrCat("whose role is ", View(RoleName(*certificate.role)))
-            : std::string("which has no role"),
+        "who serves there has ", CertificateAndRole(certificate),
         "; only a worker's may serve: start it with --keys DIR/HOST of graph_runner cluster keys"));
   }
   if (certificate.IsFor(host)) return absl::OkStatus();
@@ -202,8 +214,8 @@ std::string VerificationText(int code, const Certificate& certificate) {
                           "graph_runner cluster keys");
     case X509_V_ERR_INVALID_PURPOSE:
       return absl::StrCat(who,
-                          " is not made for this end of a connection; only a worker's may "
-                          "serve");
+                          " is not made for this end of a connection; only a worker's may serve, "
+                          "and a coordinator's that graph_runner cluster keys has made anew");
     default:
       return absl::StrCat(who, " cannot be verified: ", X509_verify_cert_error_string(code));
   }

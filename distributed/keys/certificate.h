@@ -54,6 +54,10 @@ absl::StatusOr<Certificate> ParseCertificate(std::string_view pem);
 // worker, and is for this host. Unauthenticated naming both.
 absl::Status CheckServer(const Certificate& certificate, std::string_view host);
 
+// The same for who serves as the coordinator of a job (train --listen): it has that role. A
+// coordinator may run anywhere, so its certificate names no host.
+absl::Status CheckCoordinator(const Certificate& certificate);
+
 // "2027-01-31 12:00:00 UTC".
 std::string DateText(absl::Time time);
 

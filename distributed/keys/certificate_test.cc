@@ -75,6 +75,16 @@ TEST_F(CertificateTest, IsForItsHostsAlone) {
                 "role is coordinator");
 }
 
+// It may serve workers that ask to join, wherever it runs; and nobody else may do so.
+TEST_F(CertificateTest, OfACoordinatorServesThoseThatJoin) {
+  EXPECT_TRUE(Verify(Issue(Role::kCoordinator), Purpose::kServer).ok());
+  EXPECT_TRUE(CheckCoordinator(ParseCertificate(Issue(Role::kCoordinator)).value()).ok());
+  for (const Role role : {Role::kWorker, Role::kObserver}) {
+    ExpectRefused(CheckCoordinator(ParseCertificate(Issue(role)).value()),
+                  "workers join a coordinator alone");
+  }
+}
+
 TEST_F(CertificateTest, IsBelievedIfItsAuthorityIs) {
   EXPECT_TRUE(Verify(Issue(Role::kWorker), Purpose::kServer).ok());
   EXPECT_TRUE(Verify(Issue(Role::kWorker), Purpose::kClient).ok());
@@ -96,7 +106,6 @@ TEST_F(CertificateTest, IsBelievedInItsTime) {
 }
 
 TEST_F(CertificateTest, OfAnotherRoleIsNoServers) {
-  ExpectRefused(Verify(Issue(Role::kCoordinator), Purpose::kServer), "only a worker's may serve");
   ExpectRefused(Verify(Issue(Role::kObserver), Purpose::kServer), "only a worker's may serve");
 }
 

@@ -172,7 +172,7 @@ absl::StatusOr<Identity> IssueCertificate(const Identity& authority,
   WEFT_RETURN_IF_ERROR(SetCommonName(X509_get_subject_name(made.get()), request.name));
   WEFT_RETURN_IF_ERROR(Check(X509_set_issuer_name(made.get(), X509_get_subject_name(issuer)),
                              "name a certificate's authority"));
-  const bool serves = request.role == Role::kWorker;
+  const bool serves = request.role == Role::kWorker || request.role == Role::kCoordinator;
   for (const auto& [kind, value] :
        {std::pair(NID_basic_constraints, "critical,CA:FALSE"),
         std::pair(NID_key_usage, "critical,digitalSignature"),

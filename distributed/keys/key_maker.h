@@ -37,7 +37,8 @@ struct CertificateRequest {
 };
 
 // A new Ed25519 key and its certificate, signed by the authority, with a random serial number of
-// 159 bits. A worker's is one of a server and of a client; any other's one of a client alone.
+// 159 bits. A worker's and a coordinator's are those of a server and of a client (a coordinator
+// serves workers that ask to join, train --listen); any other's is one of a client alone.
 // InvalidArgument for what is no address or no name of a host.
 absl::StatusOr<Identity> IssueCertificate(const Identity& authority,
                                           const CertificateRequest& request);

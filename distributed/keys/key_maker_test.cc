@@ -86,12 +86,13 @@ TEST(KeyMaker, AKeyIsThatOfItsCertificateAndNoOther) {
             0);
 }
 
-TEST(KeyMaker, OnlyAWorkerMayServe) {
+TEST(KeyMaker, AnObserverMayNotServe) {
   const Identity authority = Authority();
   for (const Role role : {Role::kWorker, Role::kCoordinator, Role::kObserver}) {
     const Identity made = IssueCertificate(authority, RequestOf(role)).value();
     const uint32_t usage = X509_get_extended_key_usage(Read(made.certificate_pem).get());
-    EXPECT_EQ(usage, role == Role::kWorker ? XKU_SSL_SERVER | XKU_SSL_CLIENT : XKU_SSL_CLIENT);
+    EXPECT_EQ(usage,
+              role == Role::kObserver ? XKU_SSL_CLIENT : XKU_SSL_SERVER | XKU_SSL_CLIENT);
     EXPECT_EQ(ParseCertificate(made.certificate_pem)->role, role);
   }
 }

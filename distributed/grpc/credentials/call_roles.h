@@ -14,7 +14,8 @@
 
 namespace weft {
 
-// The calls of a worker: those of the service Control in weft.proto, and the data stream.
+// The calls of a worker: those of the service Control in weft.proto, and the data stream; and the
+// one call of a coordinator, of the service Joining.
 enum class WorkerCall {
   kAttend,
   kJoin,
@@ -26,6 +27,7 @@ enum class WorkerCall {
   kAbort,
   kShutdown,
   kData,
+  kOffer,
 };
 
 // A call and the role of its caller.
@@ -36,7 +38,7 @@ struct CallRule {
 };
 
 // The table. An observer has no call in it: all of these end a job, take it or disturb it.
-inline constexpr std::array<CallRule, 10> kCallRules = {
+inline constexpr std::array<CallRule, 11> kCallRules = {
     {{WorkerCall::kAttend, "Attend", Role::kCoordinator},
      {WorkerCall::kJoin, "Join", Role::kCoordinator},
      {WorkerCall::kAddProgram, "AddProgram", Role::kCoordinator},
@@ -46,7 +48,8 @@ inline constexpr std::array<CallRule, 10> kCallRules = {
      {WorkerCall::kAsk, "Ask", Role::kCoordinator},
      {WorkerCall::kAbort, "Abort", Role::kCoordinator},
      {WorkerCall::kShutdown, "Shutdown", Role::kCoordinator},
-     {WorkerCall::kData, "data stream", Role::kWorker}}};
+     {WorkerCall::kData, "data stream", Role::kWorker},
+     {WorkerCall::kOffer, "Offer", Role::kWorker}}};
 
 // The certificate of who is at the other end of a secured connection, as gRPC has verified it.
 // Unauthenticated where there is none.

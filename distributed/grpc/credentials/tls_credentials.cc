@@ -33,13 +33,12 @@ std::atomic<int64_t> next_log_nanos{0};
 // one reading of a certificate decides everywhere.
 class ServerVerifier final : public tls::ExternalCertificateVerifier {
  public:
-  explicit ServerVerifier(std::string host) : host_(std::move(host)) {}
+  ServerVerifier(std::string host, Role serves) : host_(std::move(host)), serves_(serves) {}
   bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
               grpc::Status* status) override {
     const grpc::string_ref pem = request->peer_cert();
     const auto certificate = ParseCertificate({pem.data(), pem.size()});
-    const absl::Status verdict =
-        certificate.ok() ? CheckServer(*certificate, host_) : certificate.status();
+    const absl::Status verdict = certificate.ok() ? Check(*certificate) : certificate.status();
     if (!verdict.ok()) {
       *status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED, std::string(verdict.message()));
     }
@@ -48,7 +47,13 @@ class ServerVerifier final : public tls::ExternalCertificateVerifier {
   void Cancel(tls::TlsCustomVerificationCheckRequest*) override {}
 
  private:
+  absl::Status Check(const Certificate& certificate) const {
+    return serves_ == Role::kCoordinator ? CheckCoordinator(certificate)
+                                         : CheckServer(certificate, host_);
+  }
+
   const std::string host_;
+  const Role serves_;
 };
 
 // What went wrong, where OpenSSL's reason tells it.
@@ -88,7 +93,8 @@ std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(const KeyRing& key
 }
 
 std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(const KeySet& keys,
-                                                                const std::string& host) {
+                                                                const std::string& host,
+                                                                Role serves) {
   tls::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(std::make_shared<tls::StaticDataCertificateProvider>(
       keys.authority_pem,
@@ -97,7 +103,8 @@ std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(const KeySet& ke
   options.watch_root_certs();
   options.set_verify_server_certs(true);
   options.set_check_call_host(false);  // the verifier does
-  options.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<ServerVerifier>(host));
+  options.set_certificate_verifier(
+      tls::ExternalCertificateVerifier::Create<ServerVerifier>(host, serves));
   return tls::TlsCredentials(options);
 }
 

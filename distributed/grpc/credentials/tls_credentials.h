@@ -21,9 +21,11 @@ void RequireTls13();
 std::shared_ptr<grpc::ServerCredentials> NewServerCredentials(const KeyRing& keys);
 
 // A client that shows `keys` and talks to nobody but the worker on `host` (CheckServer), whose
-// certificate the keys' authority has signed. The keys are copied.
+// certificate the keys' authority has signed. With `serves` the coordinator: to nobody but one
+// (CheckCoordinator), on any host. The keys are copied.
 std::shared_ptr<grpc::ChannelCredentials> NewChannelCredentials(const KeySet& keys,
-                                                                const std::string& host);
+                                                                const std::string& host,
+                                                                Role serves = Role::kWorker);
 
 // To be given every error text of gRPC's own: logs those of handshakes that failed, at most one a
 // second, without what the peer has sent. Thread-safe.
