@@ -121,8 +121,8 @@ absl::StatusOr<OpenSsl<SSL_CTX>> NewContext(const KeySet* keys) {
 
 class Probe {
  public:
-  Probe(const std::string& address, const KeySet* keys, absl::Time deadline)
-      : address_(address), keys_(keys), deadline_(deadline) {}
+  Probe(const std::string& address, const KeySet* keys, absl::Time deadline, Role serves)
+      : address_(address), keys_(keys), deadline_(deadline), serves_(serves) {}
 
   absl::Status Run() {
     WEFT_ASSIGN_OR_RETURN(socket_, ConnectTo(address_, deadline_));
@@ -202,6 +202,7 @@ class Probe {
       return OpenSslError("read the peer's certificate");
     }
     WEFT_ASSIGN_OR_RETURN(const Certificate certificate, ParseCertificate(BytesOf(*text)));
+    if (serves_ == Role::kCoordinator) return CheckCoordinator(certificate);
     return CheckServer(certificate, SplitAddress(address_).host);
   }
 
@@ -217,6 +218,7 @@ class Probe {
   const std::string& address_;
   const KeySet* const keys_;
   const absl::Time deadline_;
+  const Role serves_;
   FileDescriptor socket_;
   Verdict verdict_;
   bool is_late_ = false;
@@ -225,8 +227,9 @@ class Probe {
 
 }  // namespace
 
-absl::Status ProbeTls(const std::string& address, const KeySet* keys, absl::Duration timeout) {
-  const absl::Status status = Probe(address, keys, absl::Now() + timeout).Run();
+absl::Status ProbeTls(const std::string& address, const KeySet* keys, absl::Duration timeout,
+                      Role serves) {
+  const absl::Status status = Probe(address, keys, absl::Now() + timeout, serves).Run();
   ERR_clear_error();
   return status;
 }
