@@ -154,6 +154,18 @@ absl::Status Coordinator::GoOnAs(const std::vector<JobMember>& members) {
   return JoinAs(membership, memory_limits, devices, newcomers).status();
 }
 
+absl::Status Coordinator::CheckNewcomer(const JobMember& newcomer) const {
+  JobMembership alone = membership_;
+  std::random_device random;
+  alone.job_id = (uint64_t{random()} << 32) | random();
+  alone.continues_job_id = 0;
+  alone.rank = RankId(0);
+  if (!alone.addresses.empty()) alone.addresses = {newcomer.address};
+  alone.memory_limit_bytes = newcomer.memory_limit_bytes;
+  alone.device = newcomer.device;
+  return Annotate(newcomer.client->Join(alone).status(), newcomer.client->name());
+}
+
 bool Coordinator::has_leaving() const {
   return std::any_of(clients_.begin(), clients_.end(),
                      [](const WorkerClient* client) { return client->is_leaving(); });

@@ -56,6 +56,10 @@ class Coordinator {
   // an error, no step has been run: it may be called again, for those that are left. REQUIRES: Join
   // was OK, no call is under way, and at least one member keeps its state.
   absl::Status GoOnAs(const std::vector<JobMember>& members);
+  // Why this worker could not be one of the job's: it joins a job of its own and alone, which has
+  // the job's version, libraries, device and limits, and runs nothing. The job's own workers hear
+  // nothing of it. REQUIRES: Join was OK; the worker is in no job.
+  absl::Status CheckNewcomer(const JobMember& newcomer) const;
   // Whether a worker wants to leave (WorkerClient::is_leaving).
   bool has_leaving() const;
   // partitions[i] goes to rank i.

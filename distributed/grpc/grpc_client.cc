@@ -60,6 +60,7 @@ class GrpcClient final : public WorkerClient {
   absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override;
   void Abort(const absl::Status& reason) override;
   bool is_leaving() const override { return lease_.is_leaving(); }
+  bool is_lost() const override { return !lease_.WhyLost().empty(); }
 
  private:
   // Waits until the connection is there. Errors that waiting does not mend come at once.

@@ -14,20 +14,28 @@ namespace weft {
 // The members of a job from one step boundary to the next.
 struct NextMembers {
   Plan plan;
-  std::vector<int> places;          // by rank of the plan, in ascending order
+  std::vector<int> places;          // by rank of the plan
   std::vector<Handover> handovers;  // by rank: what newcomers take before the next step
 };
 
 // The one place where members change. Pure: it calls nobody and reads no clock, and equal events in
-// equal order give equal members. Places are the ranks of the plan that the job began with; each
-// has one worker at a time, with an incarnation of its own. What is said of an earlier incarnation
-// of a place changes nothing.
+// equal order give equal members. Places are the ranks of the plan that the job began with, and
+// those of further replicas behind them; each has one worker at a time, with an incarnation of its
+// own. What is said of an earlier incarnation of a place changes nothing.
 class Membership {
  public:
   // All places have workers, of incarnation 1.
   explicit Membership(const Plan& plan);
 
   int size() const { return static_cast<int>(places_.size()); }
+  // Places of the plan that the job began with.
+  int planned() const { return plan_.mesh.size(); }
+  int planned_replicas() const { return plan_.mesh.data; }
+  // The places of each replica, further ones last.
+  std::vector<std::vector<int>> replicas() const;
+  // Of the plan that the job began with: the rank that does what this place does in its replica,
+  // in the first one.
+  int PeerOf(int place) const;
   // Of the worker that is in the place, or was last.
   int64_t incarnation(int place) const { return At(place).incarnation; }
   bool is_empty(int place) const { return At(place).state == State::kEmpty; }
@@ -38,9 +46,13 @@ class Membership {
   bool Lose(int place, int64_t incarnation);
   // A worker without state has come for an empty place: its incarnation. 0: the place is taken.
   int64_t Come(int place);
-  // The members from here on: all whole replicas, of members and newcomers, of the plan that the
-  // job began with. FailedPrecondition where no replica is whole, or where no member has what a
-  // newcomer needs: then newcomers do not help.
+  // Whether one replica more than the whole ones would have a micro-batch of its own.
+  bool has_room() const;
+  // Adds the places of a further replica, which are empty.
+  void Grow();
+  // The members from here on: all whole replicas, of members and newcomers. FailedPrecondition
+  // where no replica is whole, or where no member has what a newcomer needs: then newcomers do not
+  // help.
   absl::StatusOr<NextMembers> Next() const;
   // Newcomers among them have taken the state over.
   void Settle(const NextMembers& members);
@@ -53,6 +65,9 @@ class Membership {
   };
   const Place& At(int place) const { return places_[static_cast<size_t>(place)]; }
   Place& At(int place) { return places_[static_cast<size_t>(place)]; }
+  // Of the plan with all replicas that it has now: `further` of them behind its own.
+  int further() const;
+  int RankOf(int place) const;
 
   const Plan plan_;
   std::vector<Place> places_;

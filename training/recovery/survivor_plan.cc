@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,38 @@ std::vector<T> Of(const std::vector<T>& values, const std::vector<int>& ranks) {
 }
 
 }  // namespace
+
+bool HasRoomFor(const Plan& plan, int replicas) {
+  return plan.whole_batch || replicas <= plan.micro_batches;
+}
+
+Plan PlanWithMore(const Plan& plan, int more) {
+  if (more == 0) return plan;
+  Plan next = plan;
+  next.prediction = {};
+  next.mesh.data = plan.mesh.data + more;
+  if (!plan.shares.empty()) {
+    const int total = std::accumulate(plan.shares.begin(), plan.shares.end(), 0);
+    const int mean = std::max(1, total / static_cast<int>(plan.shares.size()));
+    next.shares.resize(static_cast<size_t>(next.mesh.data), mean);
+  }
+  std::vector<int> alike;  // the rank of `plan` that each one is like
+  const int host =
+      plan.hosts.empty() ? 0 : 1 + *std::max_element(plan.hosts.begin(), plan.hosts.end());
+  next.hosts.clear();
+  for (int rank = 0; rank < next.mesh.size(); ++rank) {
+    Mesh::Coordinate at = next.mesh.CoordinateOf(RankId(rank));
+    const int extra = at.data - plan.mesh.data;
+    if (extra >= 0) at.data = 0;
+    alike.push_back(plan.mesh.RankOf(at).value);
+    if (plan.hosts.empty()) continue;
+    next.hosts.push_back(extra >= 0 ? host + extra : plan.hosts[static_cast<size_t>(alike.back())]);
+  }
+  next.workers = Of(plan.workers, alike);
+  next.rank_threads = Of(plan.rank_threads, alike);
+  if (plan.whole_batch) next.micro_batches = next.mesh.data;
+  return next;
+}
 
 absl::StatusOr<SurvivorPlan> PlanWithout(const Plan& plan, const std::vector<int>& left) {
   if (plan.zero > 0) {

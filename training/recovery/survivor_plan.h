@@ -22,6 +22,15 @@ struct SurvivorPlan {
 // (Plan::zero).
 absl::StatusOr<SurvivorPlan> PlanWithout(const Plan& plan, const std::vector<int>& left);
 
+// Whether the job's micro-batches are enough for so many replicas: each has one at least. A job
+// that keeps its batches whole is cut for as many as there are.
+bool HasRoomFor(const Plan& plan, int replicas);
+
+// The plan with so many more replicas behind its own, each like the first: its stages, shards,
+// threads and kind of worker, on a host of its own, with the mean of the others' shares. The
+// micro-batches stay (but see HasRoomFor). The prediction is left out.
+Plan PlanWithMore(const Plan& plan, int more);
+
 }  // namespace weft
 
 #endif  // WEFT_TRAINING_RECOVERY_SURVIVOR_PLAN_H_

@@ -123,7 +123,7 @@ void JoinRequests::Run() {
       if (waiting.ok()) {
         heard = absl::Now();
         Log(LogLevel::kDebug, "asked to join; ", *waiting, " workers wait");
-      } else if (!absl::IsUnavailable(waiting.status())) {
+      } else if (!absl::IsUnavailable(waiting.status()) && !absl::IsDataLoss(waiting.status())) {
         return EndWith(Annotate(waiting.status(), "this worker may not join"));
       } else if (absl::Now() - heard > options_.patience) {
         return EndWith(was_attended ? absl::OkStatus()

@@ -36,8 +36,8 @@ struct JoinRequestOptions {
 };
 
 // Asks once, within `timeout`: how many workers wait, this one among them. Unavailable where the
-// coordinator does not answer; every other error is a refusal, which asking again does not mend
-// (JoinDesk says which there are).
+// coordinator does not answer, DataLoss where a message was damaged; every other error is a
+// refusal, which asking again does not mend (JoinDesk says which there are).
 absl::StatusOr<int> OfferWorker(const JoinRequestOptions& options, absl::Duration timeout);
 
 // Asks until a coordinator attends the worker, and again when that has ended, in a thread of its
