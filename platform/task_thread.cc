@@ -1,8 +1,17 @@
 #include "platform/task_thread.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <system_error>
 
 namespace weft {
+
+void GiveWayToOthers() {
+  constexpr int kLowestPriority = 19;
+  // On Linux, that of one thread.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowestPriority);
+}
 
 TaskThread::~TaskThread() {
   std::thread thread;

@@ -10,6 +10,10 @@
 
 namespace weft {
 
+// From now on, the calling thread gets the least of the processors that others want, too (the 19 of
+// nice, of this thread alone).
+void GiveWayToOthers();
+
 // For work that is quicker on the same thread each time, whoever asks for it: its helper threads
 // and what they have in their caches are still there. Thread-safe; tasks run one at a time.
 class TaskThread {

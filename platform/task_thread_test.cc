@@ -1,5 +1,8 @@
 #include "platform/task_thread.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <set>
 #include <thread>
@@ -36,6 +39,18 @@ TEST(TaskThread, RunsTasksOfSeveralThreadsOneByOneOnOneOther) {
   EXPECT_EQ(ended_early, 0);
   EXPECT_EQ(ran_on.size(), 1);
   EXPECT_EQ(ran_on.count(std::this_thread::get_id()), 0);
+}
+
+TEST(TaskThread, AThreadThatGivesWayIsAlone) {
+  int own = 0;
+  std::thread other([&] {
+    GiveWayToOthers();
+    own = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+  });
+  const int before = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+  other.join();
+  EXPECT_EQ(own, 19);
+  EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())), before);
 }
 
 TEST(TaskThread, EndsWithoutATask) { TaskThread tasks; }

@@ -56,6 +56,11 @@ class ControlService final : public rpc::Control::Service {
     leaving_ = true;
     return lease_ != nullptr;
   }
+  // Whether a coordinator attends now.
+  bool is_attended() {
+    MutexLock lock(mutex_);
+    return lease_ != nullptr;
+  }
   // Leases that have ended so far.
   int64_t leases_ended() {
     MutexLock lock(mutex_);

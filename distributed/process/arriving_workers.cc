@@ -22,12 +22,13 @@ ArrivingWorkers::~ArrivingWorkers() {
   for (auto& [place, one] : tries_) one->thread.join();
 }
 
-void ArrivingWorkers::Await(int place, const GrpcClientOptions& options) {
+void ArrivingWorkers::Await(int place, const GrpcClientOptions& options, absl::Time until) {
   std::unique_ptr<Try>& one = tries_[place];
   if (one != nullptr) return;
   one = std::make_unique<Try>();
-  one->thread = std::thread(
-      [this, place, options, &given_up = one->is_given_up] { Connect(place, options, given_up); });
+  one->thread = std::thread([this, place, options, until, &given_up = one->is_given_up] {
+    Connect(place, options, until, given_up);
+  });
 }
 
 void ArrivingWorkers::GiveUp(int place) {
@@ -44,7 +45,7 @@ void ArrivingWorkers::GiveUp(int place) {
   std::erase_if(arrived_, [place](const Arrived& arrived) { return arrived.place == place; });
 }
 
-void ArrivingWorkers::Connect(int place, GrpcClientOptions options,
+void ArrivingWorkers::Connect(int place, GrpcClientOptions options, absl::Time until,
                               const std::atomic<bool>& is_given_up) {
   while (!is_given_up.load()) {
     options.connect_deadline = absl::Now() + kTry;
@@ -57,6 +58,15 @@ void ArrivingWorkers::Connect(int place, GrpcClientOptions options,
     }
     Log(LogLevel::kDebug, "place ", place, " is awaited: ", client.status().ToString());
     MutexLock lock(mutex_);
+    // Tokens and certificates do not get better.
+    const bool is_final = until != absl::InfiniteFuture() &&
+                          (absl::IsUnauthenticated(client.status()) ||
+                           absl::IsPermissionDenied(client.status()));
+    if (is_final || absl::Now() >= until) {
+      arrived_.push_back({place, options.address, nullptr, client.status()});
+      changed_.NotifyAll();
+      return;
+    }
     const absl::Time next = absl::Now() + kBetween;
     while (!is_given_up.load() && changed_.WaitUntil(mutex_, next)) {
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "distributed/grpc/grpc_client.h"
 #include "distributed/worker_client.h"
@@ -19,14 +20,15 @@
 namespace weft {
 
 // One thread for each place that is awaited: it tries until the worker answers and can be attended,
-// or nobody awaits it any more. Which takes at most as long as a try, half a second or so. One
-// thread calls the methods; the destructor waits for the others.
+// or nobody awaits it any more, or its time is over. Which takes at most as long as a try, half a
+// second or so. One thread calls the methods; the destructor waits for the others.
 class ArrivingWorkers {
  public:
   struct Arrived {
     int place = 0;
     std::string address;
-    std::unique_ptr<WorkerClient> client;
+    std::unique_ptr<WorkerClient> client;  // null where its time was over
+    absl::Status error = {};               // then: of the newest try
   };
 
   ArrivingWorkers() = default;
@@ -34,8 +36,10 @@ class ArrivingWorkers {
   ArrivingWorkers(const ArrivingWorkers&) = delete;
   ArrivingWorkers& operator=(const ArrivingWorkers&) = delete;
 
-  // Nothing happens where the place is awaited. The deadline of `options` is not looked at.
-  void Await(int place, const GrpcClientOptions& options);
+  // Nothing happens where the place is awaited. The deadline of `options` is not looked at. After
+  // `until` no try begins.
+  void Await(int place, const GrpcClientOptions& options,
+             absl::Time until = absl::InfiniteFuture());
   void GiveUp(int place);
   bool is_awaited(int place) const { return tries_.contains(place); }
   bool is_awaiting() const { return !tries_.empty(); }
@@ -47,7 +51,8 @@ class ArrivingWorkers {
     std::thread thread;
     std::atomic<bool> is_given_up{false};
   };
-  void Connect(int place, GrpcClientOptions options, const std::atomic<bool>& is_given_up);
+  void Connect(int place, GrpcClientOptions options, absl::Time until,
+               const std::atomic<bool>& is_given_up);
 
   std::map<int, std::unique_ptr<Try>> tries_;  // by place
   Mutex mutex_;

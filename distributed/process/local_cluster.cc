@@ -314,7 +314,10 @@ absl::Status LocalCluster::Start() {
   }
   WEFT_ASSIGN_OR_RETURN(JobFolder folder, JobFolder::Create(place));
   folder_.emplace(std::move(folder));
-  WEFT_ASSIGN_OR_RETURN(token_, NewJobToken());
+  token_ = options_.token;
+  if (token_.empty()) {
+    WEFT_ASSIGN_OR_RETURN(token_, NewJobToken());
+  }
   WEFT_RETURN_IF_ERROR(WriteTokenFile(TokenFile(), token_));
   std::vector<ClusterWorker> workers;
   for (int i = 0; i < options_.workers; ++i) {

@@ -46,12 +46,14 @@ class WorkerCluster : public WorkerSource {
 // Which worker processes StartLocalCluster starts on this machine.
 struct LocalClusterOptions {
   // Started once per worker, with these arguments and then: --listen ADDRESS --ends-with-parent
-  // PID --token-file FILE --allow-path / [--device DEVICE]. The token is a new one, in a file of
-  // the cluster's folder.
+  // PID --token-file FILE --allow-path / [--device DEVICE]. The token lies in a file of the
+  // cluster's folder.
   std::vector<std::string> command;  // {"/path/of/graph_runner", "worker"}
   int workers = 1;
   // By worker, "cpu:0": given to its process as --device; empty: not given.
   std::vector<std::string> devices = {};
+  // Of the job, where others may join its workers; "" = a new one.
+  std::string token = {};
   absl::Duration start_timeout = absl::Seconds(60);
   // How soon one that does not answer is lost.
   LossDetection detection = {};

@@ -1,14 +1,18 @@
 #include "distributed/process/worker_process.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "distributed/grpc/grpc_server.h"
+#include "distributed/grpc/joining/join_requests.h"
 #include "distributed/process/stale_watch.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -27,8 +31,23 @@ constexpr absl::Duration kStopInterval = absl::Milliseconds(200);
 // processes wait 30 s for them.
 constexpr absl::Duration kLeavePatience = absl::Seconds(25);
 
-// Aborted where the worker is stale.
-absl::Status AwaitEnd(const WorkerProcessOptions& options, ControlService& control) {
+JoinRequestOptions JoiningOf(const WorkerProcessOptions& options, const std::string& address) {
+  std::random_device random;
+  JoinRequestOptions join;
+  join.coordinator = options.join;
+  join.insecure_network = options.insecure_network;
+  join.token = options.token;
+  join.keys = options.keys;
+  join.version = options.version;
+  join.address = address;
+  join.device = options.device_name;
+  join.incarnation = (uint64_t{random()} << 32) | random() | 1;  // never 0
+  return join;
+}
+
+// Aborted where the worker is stale, or what ends its asking (`joining`, null: it does not ask).
+absl::Status AwaitEnd(const WorkerProcessOptions& options, ControlService& control,
+                      JoinRequests* joining) {
   StaleWatch watch;
   absl::Time leaves_by = absl::InfiniteFuture();
   while (
@@ -39,6 +58,7 @@ absl::Status AwaitEnd(const WorkerProcessOptions& options, ControlService& contr
       continue;
     }
     WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), control.leases_ended()));
+    if (joining != nullptr && joining->has_ended()) return joining->end();
   }
   return absl::OkStatus();
 }
@@ -73,7 +93,14 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
   server->control().SetWorker(worker.get(), options.version);
   Log(LogLevel::kInfo, "listening on ", server->address());
   if (options.on_listening != nullptr) options.on_listening(server->address());
-  const absl::Status ended = AwaitEnd(options, server->control());
+  std::optional<JoinRequests> joining;
+  if (!options.join.empty()) {
+    joining.emplace(JoiningOf(options, server->address()),
+                    [&control = server->control()] { return control.is_attended(); });
+  }
+  const absl::Status ended =
+      AwaitEnd(options, server->control(), joining.has_value() ? &*joining : nullptr);
+  joining.reset();
   // The worker ends before the server that its transport is made of.
   if (!server->control().Stop(absl::Now() + kStopPatience)) {
     if (options.ends_with_coordinator) {

@@ -38,6 +38,10 @@ struct WorkerProcessOptions {
   std::function<InputSourceFactory(FileSystem& files)> open_input;
   // Decorates the transport of each job, for tests that inject faults; null: it stays as it is.
   std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> decorate_transport;
+  // The coordinator of a running job, which is asked to take the worker in (train --listen); "" =
+  // none: coordinators come by themselves. The worker then ends with that job.
+  std::string join;
+  std::string device_name = "cpu";  // that it is told of
   // Asked five times a second; true ends the worker: at once where nobody attends it, else when its
   // job does without it, after 25 s at the latest. Null: only its calls do.
   std::function<bool()> stop;
@@ -48,7 +52,8 @@ struct WorkerProcessOptions {
 // Serves jobs, one after the other, until it is told to end (Shutdown, `stop`, or the coordinator's
 // loss if so asked). Errors: the address cannot be listened on (Unavailable, at once, naming it);
 // InvalidArgument without a token; Aborted where it was stopped for so long that its job has given
-// it up (stale_watch.h).
+// it up (stale_watch.h); where it asks to join, the errors of OfferWorker, and of Unavailable after a
+// minute.
 absl::Status ServeWorker(const WorkerProcessOptions& options);
 
 }  // namespace weft

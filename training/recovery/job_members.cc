@@ -24,18 +24,62 @@ JobMembers::JobMembers(PreparedJob& job, const JobRecoveryOptions& options)
     : job_(job),
       options_(options),
       clock_(options.clock != nullptr ? *options.clock : RealClock()),
-      membership_(job.plan) {}
+      membership_(job.plan) {
+  if (options_.prepares) prepared_.emplace(options_.repartition);
+}
 
 void JobMembers::Begin(const Coordinator& coordinator) {
   if (!places_.empty()) return;
   places_ = coordinator.members();
   for (int rank = 0; rank < coordinator.size(); ++rank) ranks_.push_back(rank);
+  Prepare();
+}
+
+double JobMembers::Lap() {
+  const int64_t now = clock_.MonotonicNanos();
+  const double seconds = static_cast<double>(now - mark_) * 1e-9;
+  mark_ = now;
+  return seconds;
+}
+
+void JobMembers::Prepare() {
+  if (!prepared_.has_value()) return;
+  std::vector<Plan> plans;
+  for (const int place : ranks_) {
+    Membership without = membership_;
+    without.Lose(place, without.incarnation(place));
+    if (const auto next = without.Next(); next.ok()) plans.push_back(next->plan);
+  }
+  prepared_->Expect(plans);
+}
+
+absl::StatusOr<std::vector<JobProgram>> JobMembers::ProgramsFor(const Plan& plan) {
+  absl::StatusOr<std::vector<JobProgram>> programs = absl::NotFoundError("not made before");
+  if (prepared_.has_value()) {
+    if (auto made = prepared_->Take(plan); made.has_value()) {
+      times_.prepared = true;
+      programs = *std::move(made);
+    }
+  }
+  if (!programs.ok()) programs = options_.repartition(plan);
+  if (!programs.ok() || plan.mesh.data == 1) return programs;
+  // A job of one replica did not need that.
+  for (const JobProgram& program : *programs) {
+    for (const Partition& partition : program.partitions) {
+      if (partition.commits || !plan.commits) continue;
+      return absl::FailedPreconditionError(
+          "with further replicas, its workers would need each other while they update variables");
+    }
+  }
+  return programs;
 }
 
 void JobMembers::LosePlaces(const std::vector<int>& places) {
   std::vector<WorkerClient*> gone;
   for (const int place : places) {
-    if (membership_.Lose(place, membership_.incarnation(place))) gone.push_back(At(place).client);
+    if (!membership_.Lose(place, membership_.incarnation(place))) continue;
+    gone.push_back(At(place).client);
+    unasked_.erase(At(place).client);
   }
   if (!gone.empty() && options_.on_lost != nullptr) options_.on_lost(gone);
 }
@@ -51,6 +95,7 @@ void JobMembers::Leave(const Coordinator& coordinator, const std::vector<int>& r
   Begin(coordinator);
   for (const int rank : ranks) {
     membership_.Lose(PlaceOf(rank), membership_.incarnation(PlaceOf(rank)));
+    unasked_.erase(At(PlaceOf(rank)).client);
   }
 }
 
@@ -63,45 +108,121 @@ bool JobMembers::CanSpare(const Coordinator& coordinator, const std::vector<int>
   return without.Next().ok();
 }
 
-void JobMembers::Place(const Arrival& arrival) {
-  if (membership_.Come(arrival.place) == 0) return;
-  JobMember& member = At(arrival.place);
+void JobMembers::Put(int place, const Arrival& arrival) {
+  JobMember& member = At(place);
   member.client = arrival.client;
   member.address = arrival.address;
-  Log(LogLevel::kInfo, arrival.client->name(), " has come for place ", arrival.place);
+  Log(LogLevel::kInfo, arrival.client->name(), " has come for place ", place);
+}
+
+void JobMembers::Place(const Coordinator& coordinator, const Arrival& arrival) {
+  if (arrival.place != kAnyPlace) {
+    // Somebody else may have taken it meanwhile.
+    if (membership_.Come(arrival.place) != 0) return Put(arrival.place, arrival);
+    return waiting_.Add({kAnyPlace, arrival.client, arrival.address, At(arrival.place).device});
+  }
+  JobMember newcomer = {arrival.client, arrival.address};
+  newcomer.device = arrival.device;
+  if (const absl::Status fits = coordinator.CheckNewcomer(newcomer); !fits.ok()) {
+    options_.say(absl::StrCat("warning: a worker that has come cannot be used: ",
+                              std::string(fits.message())));
+    options_.source->Refuse(*arrival.client, fits);
+    return;
+  }
+  waiting_.Add(arrival);
+}
+
+void JobMembers::LetGo() {
+  for (const Arrival& gone : waiting_.TakeGone()) {
+    const bool leaves = gone.client->is_leaving() && !gone.client->is_lost();
+    options_.say(absl::StrCat(leaves ? "left   " : "lost   ", gone.client->name(),
+                              ", which was waiting for a place"));
+    const auto& told = leaves ? options_.on_left : options_.on_lost;
+    if (told != nullptr) told({gone.client});
+  }
+}
+
+void JobMembers::PlaceWaiting() {
+  if (waiting_.empty()) return;
+  std::vector<std::string> devices;
+  for (const JobMember& place : places_) devices.push_back(place.device);
+  const int before = membership_.size();
+  const std::vector<WaitingWorkers::Placed> placed = waiting_.FillPlaces(membership_, devices);
+  for (int place = before; place < membership_.size(); ++place) places_.emplace_back();
+  for (const auto& [place, arrival] : placed) {
+    Put(place, arrival);
+    // It has said what it is; a place of the plan may have been another of that kind.
+    if (!arrival.device.empty()) At(place).device = arrival.device;
+    unasked_.insert(arrival.client);
+  }
+}
+
+std::string JobMembers::WaitText(const Arrival& arrival) const {
+  std::string text =
+      absl::StrCat("spare  ", arrival.client->name(), " waits for the place of a lost worker");
+  if (!arrival.may_add) return text;
+  if (!membership_.has_room()) {
+    return absl::StrCat(text, ": the job has one micro-batch for each of its replicas, ",
+                        job_.plan.micro_batches, "; --micro-batches makes room for more");
+  }
+  const int needed = job_.plan.mesh.tensor * job_.plan.mesh.pipeline;
+  return needed == 1 ? text
+                     : absl::StrCat(text, ", or until there are ", needed, ", for one more replica");
 }
 
 bool JobMembers::TakeArrivals(const Coordinator& coordinator) {
   if (options_.source == nullptr) return false;
   const std::vector<Arrival> arrivals = options_.source->Take(absl::InfinitePast());
-  if (arrivals.empty()) return false;
-  Begin(coordinator);
-  for (const Arrival& arrival : arrivals) Place(arrival);
+  if (!arrivals.empty() || prepared_.has_value()) Begin(coordinator);
+  if (places_.empty()) return false;
+  for (const Arrival& arrival : arrivals) Place(coordinator, arrival);
+  LetGo();
+  PlaceWaiting();
+  for (const Arrival& arrival : arrivals) {
+    const bool waits =
+        std::any_of(waiting_.all().begin(), waiting_.all().end(),
+                    [&](const Arrival& one) { return one.client == arrival.client; });
+    if (waits) options_.say(WaitText(arrival));
+  }
   const auto next = membership_.Next();
-  return next.ok() && next->places != ranks_;
+  if (!next.ok() || next->places == ranks_) return false;
+  if (!prepared_.has_value()) return true;
+  prepared_->Hurry(next->plan);
+  return prepared_->IsSettled(next->plan);
 }
 
 void JobMembers::WantVacancies() {
   if (options_.source == nullptr) return;
   for (const int place : membership_.vacancies()) {
-    if (!refused_.contains(place)) options_.source->Want(place);
+    if (place < membership_.planned() && !refused_.contains(place)) options_.source->Want(place);
   }
 }
 
-void JobMembers::Await() {
+bool JobMembers::has_wanted() const {
+  const std::vector<int> vacancies = membership_.vacancies();
+  return !vacancies.empty() && vacancies.front() < membership_.planned();
+}
+
+void JobMembers::Await(const Coordinator& coordinator) {
   if (options_.source == nullptr) return;
   WantVacancies();
   const absl::Time deadline = clock_.Now() + options_.wait;
-  while (!membership_.vacancies().empty() && options_.source->is_expected()) {
+  while (has_wanted() && options_.source->is_expected()) {
     if (clock_.Now() >= deadline || (options_.stop != nullptr && options_.stop())) return;
     const absl::Time look = std::min(deadline, clock_.Now() + kLook);
-    for (const Arrival& arrival : options_.source->Take(look)) Place(arrival);
+    for (const Arrival& arrival : options_.source->Take(look)) Place(coordinator, arrival);
+    PlaceWaiting();
     WantVacancies();  // one that was under way may have failed
   }
 }
 
 absl::Status JobMembers::TakeIn(Coordinator& coordinator, const NextMembers& next) {
-  WEFT_ASSIGN_OR_RETURN(job_.programs, options_.repartition(next.plan));
+  Lap();
+  times_.prepared = ProgramsKey(next.plan) == ProgramsKey(job_.plan);  // as for a spare
+  if (!times_.prepared) {
+    WEFT_ASSIGN_OR_RETURN(job_.programs, ProgramsFor(next.plan));
+  }
+  times_.plan += Lap();
   job_.plan = next.plan;
   job_.planned = {};
   std::vector<JobMember> members;
@@ -110,12 +231,15 @@ absl::Status JobMembers::TakeIn(Coordinator& coordinator, const NextMembers& nex
     members.back().keeps_state = membership_.has_state(place);
   }
   WEFT_RETURN_IF_ERROR(coordinator.GoOnAs(members));
+  times_.join += Lap();
   const PreparedJob* evaluation = nullptr;
   if (options_.evaluation != nullptr) {
     WEFT_ASSIGN_OR_RETURN(evaluation, options_.evaluation());
   }
   WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job_, evaluation));
+  times_.programs += Lap();
   WEFT_RETURN_IF_ERROR(HandOverState(coordinator, next.handovers));
+  times_.state += Lap();
   if (options_.on_plan != nullptr) options_.on_plan(job_.plan);
   return absl::OkStatus();
 }
@@ -135,7 +259,15 @@ bool JobMembers::LeaveNewcomersOut(const NextMembers& next, const absl::Status& 
     if (!membership_.has_state(place)) newcomers.push_back(place);
   }
   if (newcomers.empty()) return false;
-  refused_.insert(newcomers.begin(), newcomers.end());
+  for (const int place : newcomers) {
+    WorkerClient& client = *At(place).client;
+    if (unasked_.erase(&client) > 0) {
+      membership_.Lose(place, membership_.incarnation(place));
+      options_.source->Refuse(client, why);
+    } else {
+      refused_.insert(place);
+    }
+  }
   LosePlaces(newcomers);
   options_.say(absl::StrCat("warning: a worker in the place of a lost one cannot be used: ",
                             std::string(why.message())));
@@ -144,13 +276,19 @@ bool JobMembers::LeaveNewcomersOut(const NextMembers& next, const absl::Status& 
 
 absl::Status JobMembers::Change(Coordinator& coordinator) {
   Begin(coordinator);
+  times_ = {};
   while (true) {
-    if (options_.wait > absl::ZeroDuration()) Await();
+    LetGo();
+    PlaceWaiting();
+    Lap();
+    if (options_.wait > absl::ZeroDuration()) Await(coordinator);
+    times_.wait += Lap();
     WEFT_ASSIGN_OR_RETURN(const NextMembers next, membership_.Next());
     // The rest of a replica that is not whole: its state gets old.
     std::vector<int> rest;
     for (int place = 0; place < membership_.size(); ++place) {
-      const bool is_in = std::binary_search(next.places.begin(), next.places.end(), place);
+      const bool is_in =
+          std::find(next.places.begin(), next.places.end(), place) != next.places.end();
       if (!is_in && membership_.has_state(place)) rest.push_back(place);
     }
     LosePlaces(rest);
@@ -158,11 +296,14 @@ absl::Status JobMembers::Change(Coordinator& coordinator) {
     if (taken.ok()) {
       come_.clear();
       for (const Handover& one : next.handovers) {
-        come_.push_back(At(next.places[static_cast<size_t>(one.to)]).client->name());
+        const WorkerClient& newcomer = *At(next.places[static_cast<size_t>(one.to)]).client;
+        come_.push_back(newcomer.name());
+        if (unasked_.contains(&newcomer)) options_.source->TakenIn(newcomer);
       }
       membership_.Settle(next);
       ranks_ = next.places;
       WantVacancies();
+      Prepare();
       return absl::OkStatus();
     }
     Log(LogLevel::kWarning, "members could not change: ", taken.ToString());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "platform/clock.h"
 #include "training/job/job.h"
 #include "training/recovery/membership.h"
+#include "training/recovery/prepared_programs.h"
+#include "training/recovery/waiting_workers.h"
 
 namespace weft {
 
@@ -42,9 +45,22 @@ struct JobRecoveryOptions {
   absl::Duration wait = absl::ZeroDuration();
   // Asked while they wait; true ends that. May be null.
   std::function<bool()> stop = nullptr;
+  // Makes the programs of plans that a loss would lead to while steps run, in a thread of its own
+  // that calls `repartition`. Members then change on purpose once these are there.
+  bool prepares = false;
   // Is told a line for people.
   std::function<void(const std::string& line)> say;
   Clock* clock = nullptr;  // null: the machine's
+};
+
+// Where the time of a change of members went, in seconds.
+struct ChangeTimes {
+  double wait = 0;        // for workers that were to come
+  double plan = 0;        // for the plan and its partitions
+  bool prepared = false;  // which had been made before
+  double join = 0;        // members join the new job
+  double programs = 0;    // and take its programs, those of evaluations among them
+  double state = 0;       // newcomers take the state of a member
 };
 
 // Carries out what Membership decides, between two steps, on workers that stand at the same step.
@@ -59,7 +75,8 @@ class JobMembers {
   void Leave(const Coordinator& coordinator, const std::vector<int>& ranks);
   // Whether the job can do without these ranks.
   bool CanSpare(const Coordinator& coordinator, const std::vector<int>& ranks);
-  // Places those that have come. Whether members change by it.
+  // Places those that have come, those without a place of their own where they fit. Whether members
+  // change by it now.
   bool TakeArrivals(const Coordinator& coordinator);
   // Makes the coordinator's workers those of Membership::Next: they join a new job, get programs,
   // and newcomers take the state of a member. Before that, waits for newcomers (options.wait). One
@@ -68,6 +85,10 @@ class JobMembers {
   absl::Status Change(Coordinator& coordinator);
   // Names of those that the newest Change has taken in.
   const std::vector<std::string>& come() const { return come_; }
+  // Of the newest Change.
+  const ChangeTimes& times() const { return times_; }
+  // Workers that are in no place, and wait for one.
+  const std::vector<Arrival>& waiting() const { return waiting_.all(); }
 
  private:
   // At the first call: who the members are.
@@ -75,11 +96,25 @@ class JobMembers {
   int PlaceOf(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
   JobMember& At(int place) { return places_[static_cast<size_t>(place)]; }
   void LosePlaces(const std::vector<int>& places);
-  // Places a worker that has come, unless nobody wants it any more.
-  void Place(const Arrival& arrival);
+  // Places a worker that has come, or has it wait.
+  void Place(const Coordinator& coordinator, const Arrival& arrival);
+  void Put(int place, const Arrival& arrival);
+  // Gives those that wait the places that there are for them.
+  void PlaceWaiting();
+  // Says that it waits, and why.
+  std::string WaitText(const Arrival& arrival) const;
+  // Those that wait, and are gone, leave.
+  void LetGo();
   void WantVacancies();
-  // Waits for workers in all places.
-  void Await();
+  bool has_wanted() const;
+  // Waits for workers in all places of the plan that the job began with.
+  void Await(const Coordinator& coordinator);
+  // The job's programs under this plan, made now or before.
+  absl::StatusOr<std::vector<JobProgram>> ProgramsFor(const Plan& plan);
+  // Makes programs ahead for every single loss from here on.
+  void Prepare();
+  // The time since the mark, which moves here.
+  double Lap();
   absl::Status TakeIn(Coordinator& coordinator, const NextMembers& next);
   std::vector<int> FindLost(const NextMembers& next);
   // Where newcomers are among them: the job does without.
@@ -92,7 +127,12 @@ class JobMembers {
   std::vector<JobMember> places_;  // by place; empty before the first call
   std::vector<int> ranks_;         // place of each rank
   std::set<int> refused_;          // places whose newcomers could not be used
+  WaitingWorkers waiting_;
+  std::set<const WorkerClient*> unasked_;  // of places: they have come for any
   std::vector<std::string> come_;
+  ChangeTimes times_;
+  int64_t mark_ = 0;  // of Lap
+  std::optional<PreparedPrograms> prepared_;
 };
 
 }  // namespace weft

@@ -40,8 +40,23 @@ std::string CauseOf(const absl::Status& loss, const std::vector<std::string>& ou
 
 }  // namespace
 
-std::string JobRecovery::WhyNot(const PreparedJob& job, const JobSpec& spec) {
-  if (job.plan.mesh.data < 2) {
+std::string PartsText(const RecoveryRecord& record) {
+  const ChangeTimes& times = record.times;
+  std::string text = absl::StrFormat("settled %.2f s", record.settle_seconds);
+  if (times.wait >= 0.005) absl::StrAppendFormat(&text, ", waited %.2f s", times.wait);
+  absl::StrAppendFormat(&text, ", plan %.2f s%s, joined %.2f s, programs %.2f s, state %.2f s",
+                        times.plan, times.prepared ? " (prepared)" : "", times.join, times.programs,
+                        times.state);
+  return text;
+}
+
+double JobRecovery::SecondsSince(int64_t nanos) const {
+  Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
+  return static_cast<double>(clock.MonotonicNanos() - nanos) * 1e-9;
+}
+
+std::string JobRecovery::WhyNot(const PreparedJob& job, const JobSpec& spec, bool may_grow) {
+  if (job.plan.mesh.data < 2 && !may_grow) {
     return absl::StrCat("under ", job.plan.mesh.ToString(), " no worker has what another has");
   }
   if (job.plan.zero > 0) {
@@ -55,7 +70,9 @@ std::string JobRecovery::WhyNot(const PreparedJob& job, const JobSpec& spec) {
     if (!absl::StartsWith(program.name, absl::StrCat(kTrainingSteps, "/"))) {
       return absl::StrCat("its steps also run '", program.name, "', which is planned once");
     }
-    const bool commits = std::all_of(program.partitions.begin(), program.partitions.end(),
+    // One replica has nobody to agree with. What further ones would need, JobMembers looks at.
+    const bool commits = job.plan.mesh.data < 2 ||
+                         std::all_of(program.partitions.begin(), program.partitions.end(),
                                      [](const Partition& partition) { return partition.commits; });
     if (!commits) return "its workers need each other while they update variables";
   }
@@ -72,7 +89,8 @@ absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const ab
   std::vector<std::string> names;
   for (int rank = 0; rank < before; ++rank) names.push_back(coordinator.name(rank));
   std::vector<int> out;
-  auto settled = GoOnOnce(coordinator, reported, out);
+  RecoveryRecord record;
+  auto settled = GoOnOnce(coordinator, reported, out, record.settle_seconds);
   if (!settled.ok()) {
     return absl::UnavailableError(absl::StrCat(
         std::string(known.message()),
@@ -80,23 +98,31 @@ absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const ab
   }
   if (out.empty()) return loss;  // all workers answer: a peer's error ended the run
   losses_ += static_cast<int64_t>(out.size());
-  std::vector<std::string> lost;
-  for (const int rank : out) lost.push_back(names[static_cast<size_t>(rank)]);
-  const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
+  for (const int rank : out) record.lost.push_back(names[static_cast<size_t>(rank)]);
+  record.come = members_.come();
+  record.before = before;
+  record.after = coordinator.size();
+  record.seconds = SecondsSince(begin);
+  record.times = members_.times();
   const std::string come =
-      members_.come().empty()
-          ? ""
-          : absl::StrCat(" with ", absl::StrJoin(members_.come(), ", "), " in its place");
+      record.come.empty() ? ""
+                          : absl::StrCat(" with ", absl::StrJoin(record.come, ", "), " in its place");
   options_.say(absl::StrFormat(
-      "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated",
-      CauseOf(known, lost), coordinator.size(), before, job_.plan.mesh.ToString(), come, seconds));
+      "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated (%s)",
+      CauseOf(known, record.lost), coordinator.size(), before, job_.plan.mesh.ToString(), come,
+      record.seconds, PartsText(record)));
+  records_.push_back(std::move(record));
   return settled;
 }
 
 absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t reported,
-                                                  std::vector<int>& out) {
+                                                  std::vector<int>& out,
+                                                  double& settle_seconds) {
+  Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
+  const int64_t begin = clock.MonotonicNanos();
   WEFT_ASSIGN_OR_RETURN(SettledStep settled,
                         SettleStep(coordinator.clients(), coordinator.runs(), reported));
+  settle_seconds = SecondsSince(begin);
   const std::set<int> left_out = std::exchange(left_out_, {});
   std::erase_if(settled.left, [&](int rank) { return left_out.contains(rank); });
   if (static_cast<int>(settled.left.size()) == coordinator.size()) return settled;
@@ -131,7 +157,7 @@ absl::StatusOr<bool> JobRecovery::ChangeMembers(Coordinator& coordinator, int64_
   WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
   has_arrivals_ = false;
   if (!left.empty() && options_.on_left != nullptr) options_.on_left(left);
-  const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
+  const double seconds = SecondsSince(begin);
   std::string who;
   if (!left.empty()) who = absl::StrCat("left   ", absl::StrJoin(names, ", "), " on purpose; ");
   if (!members_.come().empty()) {
