@@ -43,6 +43,9 @@ struct LinkSpec {
 struct ClusterSpec {
   std::vector<WorkerSpec> workers;
   std::vector<LinkSpec> links;
+  // Workers that compute nothing until one of `workers` is lost, and then take its place: no plan
+  // has them, and no digest. Each has an address.
+  std::vector<WorkerSpec> spares = {};
   // N workers on this machine, each on a unix socket of our own.
   static ClusterSpec Local(int workers, int threads_each);
   // Hash of everything that a plan depends on; two equal specs have equal digests.

@@ -40,7 +40,7 @@ JoinRequestOptions JoiningOf(const WorkerProcessOptions& options, const std::str
   join.keys = options.keys;
   join.version = options.version;
   join.address = address;
-  join.device = options.device_name;
+  join.device = options.device->info().name;
   join.incarnation = (uint64_t{random()} << 32) | random() | 1;  // never 0
   return join;
 }

@@ -41,7 +41,6 @@ struct WorkerProcessOptions {
   // The coordinator of a running job, which is asked to take the worker in (train --listen); "" =
   // none: coordinators come by themselves. The worker then ends with that job.
   std::string join;
-  std::string device_name = "cpu";  // that it is told of
   // Asked five times a second; true ends the worker: at once where nobody attends it, else when its
   // job does without it, after 25 s at the latest. Null: only its calls do.
   std::function<bool()> stop;

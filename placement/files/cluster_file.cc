@@ -17,6 +17,8 @@ namespace {
 
 constexpr int64_t kMaxRails = 1023;
 constexpr char kAnyHost[] = "*";
+constexpr char kWorkerRole[] = "worker";
+constexpr char kSpareRole[] = "spare";
 
 // "unix:/path" or "host:port".
 absl::Status CheckAddress(const std::string& address) {
@@ -52,7 +54,14 @@ class ClusterReader {
       if (!links->IsSequence()) return map.KeyError("links", "expected a list of links");
       for (const YAML::Node& link : *links) WEFT_RETURN_IF_ERROR(ReadLink(link));
     }
+    if (spec_.workers.empty()) {
+      return map.KeyError("hosts", "all workers are spares; expected one that is none");
+    }
     if (hosts_.size() > 1) WEFT_RETURN_IF_ERROR(CheckAllHaveAddresses());
+    // No plan has a part on a host of spares alone.
+    std::erase_if(spec_.links, [this](const LinkSpec& link) {
+      return IsOfSpares(link.from) || (!link.to.empty() && IsOfSpares(link.to));
+    });
     return std::move(spec_);
   }
 
@@ -77,10 +86,17 @@ class ClusterReader {
   absl::Status ReadWorker(const YAML::Node& node, const std::string& host) {
     WEFT_ASSIGN_OR_RETURN(const YamlMap map, YamlMap::Read(source_, node, "a worker",
                                                            {"name", "address", "device", "model",
-                                                            "memory", "threads"}));
+                                                            "memory", "threads", "role"}));
+    std::string role = kWorkerRole;
+    WEFT_RETURN_IF_ERROR(map.Text("role", role));
+    const bool is_spare = role == kSpareRole;
+    if (!is_spare && role != kWorkerRole) {
+      return map.KeyError("role", absl::StrCat("'", role, "' is no role; expected worker or spare"));
+    }
+    std::vector<WorkerSpec>& workers = is_spare ? spec_.spares : spec_.workers;
     WorkerSpec worker;
     worker.host = host;
-    worker.name = absl::StrCat("worker:", spec_.workers.size());
+    worker.name = absl::StrCat(role, ":", workers.size());
     WEFT_RETURN_IF_ERROR(map.Text("name", worker.name));
     WEFT_RETURN_IF_ERROR(map.Text("address", worker.address));
     std::string device = "cpu";
@@ -93,9 +109,18 @@ class ClusterReader {
     WEFT_RETURN_IF_ERROR(map.Quantity("memory", ParseBytes, worker.memory_bytes));
     WEFT_RETURN_IF_ERROR(map.Int("threads", 1, kMaxWorkerThreads, worker.threads));
     WEFT_RETURN_IF_ERROR(CheckNames(map, worker));
-    spec_.workers.push_back(std::move(worker));
-    nodes_.push_back(node);
+    if (is_spare && worker.address.empty()) {
+      return map.KeyError("role", "a spare needs an 'address': it waits there until it is wanted");
+    }
+    workers.push_back(std::move(worker));
+    if (!is_spare) nodes_.push_back(node);
     return absl::OkStatus();
+  }
+
+  bool IsOfSpares(const std::string& host) const {
+    return host != kAnyHost &&
+           std::none_of(spec_.workers.begin(), spec_.workers.end(),
+                        [&host](const WorkerSpec& worker) { return worker.host == host; });
   }
 
   absl::Status CheckNames(const YamlMap& map, const WorkerSpec& worker) {
@@ -178,7 +203,7 @@ class ClusterReader {
   std::set<std::pair<std::string, std::string>> linked_;
 };
 
-void EmitWorker(const WorkerSpec& worker, YAML::Emitter& out) {
+void EmitWorker(const WorkerSpec& worker, bool is_spare, YAML::Emitter& out) {
   out << YAML::BeginMap << YAML::Key << "name" << YAML::Value << worker.name;
   if (!worker.address.empty()) out << YAML::Key << "address" << YAML::Value << worker.address;
   const bool is_cpu = worker.device == DeviceKind::kCpu;
@@ -191,7 +216,21 @@ void EmitWorker(const WorkerSpec& worker, YAML::Emitter& out) {
     out << YAML::Key << "memory" << YAML::Value << BytesToString(worker.memory_bytes);
   }
   if (worker.threads > 0) out << YAML::Key << "threads" << YAML::Value << worker.threads;
+  if (is_spare) out << YAML::Key << "role" << YAML::Value << kSpareRole;
   out << YAML::EndMap;
+}
+
+// Those of the host that are not written yet.
+void EmitSpares(const std::string& host, std::vector<WorkerSpec>& spares, YAML::Emitter& out) {
+  for (const WorkerSpec& spare : spares) {
+    if (spare.host == host) EmitWorker(spare, /*is_spare=*/true, out);
+  }
+  std::erase_if(spares, [&host](const WorkerSpec& spare) { return spare.host == host; });
+}
+
+void BeginHost(const std::string& name, YAML::Emitter& out) {
+  out << YAML::BeginMap << YAML::Key << "name" << YAML::Value << name;
+  out << YAML::Key << "workers" << YAML::Value << YAML::BeginSeq;
 }
 
 void EmitLink(const LinkSpec& link, YAML::Emitter& out) {
@@ -221,15 +260,22 @@ absl::StatusOr<ClusterSpec> ParseClusterFile(const std::string& text,
 
 std::string ClusterToYaml(const ClusterSpec& cluster) {
   YAML::Emitter out;
+  std::vector<WorkerSpec> spares = cluster.spares;
   out << YAML::BeginMap << YAML::Key << "hosts" << YAML::Value << YAML::BeginSeq;
   // Workers of one host stand together; the file keeps their order only if they are neighbours.
   for (size_t i = 0; i < cluster.workers.size();) {
     const std::string& host = cluster.workers[i].host;
-    out << YAML::BeginMap << YAML::Key << "name" << YAML::Value << host;
-    out << YAML::Key << "workers" << YAML::Value << YAML::BeginSeq;
+    BeginHost(host, out);
     for (; i < cluster.workers.size() && cluster.workers[i].host == host; ++i) {
-      EmitWorker(cluster.workers[i], out);
+      EmitWorker(cluster.workers[i], /*is_spare=*/false, out);
     }
+    EmitSpares(host, spares, out);
+    out << YAML::EndSeq << YAML::EndMap;
+  }
+  while (!spares.empty()) {
+    const std::string host = spares.front().host;
+    BeginHost(host, out);
+    EmitSpares(host, spares, out);
     out << YAML::EndSeq << YAML::EndMap;
   }
   out << YAML::EndSeq;

@@ -157,6 +157,43 @@ TEST(ClusterFileTest, WorkersOfSeveralHostsNeedAddresses) {
             "one");
 }
 
+TEST(ClusterFileTest, SparesAreNoWorkersOfAPlan) {
+  const std::string text = R"(
+hosts:
+  - name: a
+    workers: [{address: "a:1"}, {address: "a:2", role: spare, device: cuda:1}, {address: "a:3", role: worker}]
+  - name: b
+    workers: [{address: "b:1", role: spare}]
+links:
+  - {from: a, to: b, bandwidth: 1Gbit}
+)";
+  const auto cluster = ParseClusterFile(text, "c.yaml");
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  ASSERT_EQ(cluster->workers.size(), 2u);
+  EXPECT_EQ(cluster->workers[1].name, "worker:1");
+  EXPECT_EQ(cluster->workers[1].address, "a:3");
+  ASSERT_EQ(cluster->spares.size(), 2u);
+  EXPECT_EQ(cluster->spares[0].name, "spare:0");
+  EXPECT_EQ(cluster->spares[0].device_index, 1);
+  EXPECT_EQ(cluster->spares[1].host, "b");
+  EXPECT_TRUE(cluster->links.empty()) << "no plan has a part on b";
+  EXPECT_EQ(*ParseClusterFile(ClusterToYaml(*cluster), "c.yaml"), *cluster);
+  ClusterSpec without = *cluster;
+  without.spares.clear();
+  EXPECT_EQ(without.Digest(), cluster->Digest()) << "profiles and plans stay valid";
+}
+
+TEST(ClusterFileTest, RolesThatCannotBeAreErrors) {
+  const std::string begin = "hosts:\n- name: a\n  workers:\n  - ";
+  EXPECT_THAT(ClusterError(begin + "{address: 'a:1', role: reserve}\n"),
+              HasSubstr("'reserve' is no role; expected worker or spare"));
+  EXPECT_THAT(ClusterError(begin + "{role: spare}\n"), HasSubstr("a spare needs an 'address'"));
+  EXPECT_THAT(ClusterError(begin + "{address: 'a:1', role: spare}\n"),
+              HasSubstr("all workers are spares"));
+  EXPECT_THAT(ClusterError(begin + "{address: 'a:1'}\n  - {address: 'a:1', role: spare}\n"),
+              HasSubstr("have the same address 'a:1'"));
+}
+
 TEST(ClusterFileTest, BrokenTextIsAnErrorWithAPlace) {
   EXPECT_THAT(ClusterError("hosts: [\n"), HasSubstr("c.yaml:2:1: not YAML: "));
   EXPECT_EQ(ClusterError(""), "c.yaml: the file is empty");

@@ -218,6 +218,7 @@ class PlanCommand final : public Command {
       WEFT_ASSIGN_OR_RETURN(auto json,
                             PlanJson(plan, spec.cluster, ranks.partitions, ranks.planned));
       AddPredictionError(plan.prediction.calibrated, json);
+      if (!spec.cluster.spares.empty()) json["spares"] = SparesJson(spec.cluster);
       if (!needs.empty()) json["devices"] = DeviceNeedsJson(needs);
       if (!needs.empty()) json["between_gpus"] = CardWaysJson(cards);
       json["estimates"] = EstimatesJson(estimates);
@@ -235,8 +236,9 @@ class PlanCommand final : public Command {
       }
       WEFT_ASSIGN_OR_RETURN(const std::string text,
                             PlanText(plan, spec.cluster, ranks.partitions, ranks.planned));
-      *console.out << Printable(text) << Printable(DeviceNeedsText(needs))
-                   << Printable(CardWaysText(cards)) << Printable(EstimatesText(estimates));
+      *console.out << Printable(text) << Printable(SparesText(spec.cluster))
+                   << Printable(DeviceNeedsText(needs)) << Printable(CardWaysText(cards))
+                   << Printable(EstimatesText(estimates));
       WEFT_ASSIGN_OR_RETURN(const HostWork work,
                             HostWorkOf(ranks.partitions, plan, costs.WithHostOps(plan.host_ops)));
       if (const std::string line = HostWorkText(work, plan); !line.empty()) {

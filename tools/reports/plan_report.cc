@@ -13,6 +13,7 @@
 #include "placement/partition/partition_summary.h"
 #include "placement/partition/traffic_prediction.h"
 #include "platform/status_macros.h"
+#include "tensor/device_id.h"
 #include "tools/console/quantity.h"
 
 namespace weft {
@@ -316,6 +317,27 @@ absl::StatusOr<nlohmann::ordered_json> RecomputationJson(const RanksOfPlan& rank
                     {"arena_bytes_without", without.arena_bytes}});
   }
   return rows;
+}
+
+std::string SparesText(const ClusterSpec& cluster) {
+  std::string text;
+  for (const WorkerSpec& spare : cluster.spares) {
+    absl::StrAppend(&text, "spare ", spare.name, " on ", spare.host, " (", spare.address, ", ",
+                    DeviceName(spare.device, spare.device_index),
+                    "): computes nothing until a worker is lost\n");
+  }
+  return text;
+}
+
+nlohmann::ordered_json SparesJson(const ClusterSpec& cluster) {
+  auto spares = nlohmann::ordered_json::array();
+  for (const WorkerSpec& spare : cluster.spares) {
+    spares.push_back({{"name", spare.name},
+                      {"host", spare.host},
+                      {"address", spare.address},
+                      {"device", DeviceName(spare.device, spare.device_index)}});
+  }
+  return spares;
 }
 
 }  // namespace weft

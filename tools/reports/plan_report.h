@@ -34,6 +34,10 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
                                                 const std::vector<Partition>& partitions,
                                                 const PlannedRanks& planned);
 
+// The spares of a cluster, a line each; no plan has them. "" where there are none.
+std::string SparesText(const ClusterSpec& cluster);
+nlohmann::ordered_json SparesJson(const ClusterSpec& cluster);
+
 // What the GPUs of a plan fuse: its line, and the kernels of each rank with their parts.
 nlohmann::ordered_json FusionJson(const JobFusion& fusion);
 

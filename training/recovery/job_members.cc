@@ -7,6 +7,7 @@
 #include "distributed/state_handover.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
+#include "tensor/device_id.h"
 
 namespace weft {
 namespace {
@@ -25,6 +26,16 @@ JobMembers::JobMembers(PreparedJob& job, const JobRecoveryOptions& options)
       options_(options),
       clock_(options.clock != nullptr ? *options.clock : RealClock()),
       membership_(job.plan) {
+  for (int place = 0; place < membership_.size(); ++place) {
+    const size_t index = static_cast<size_t>(place);
+    const size_t worker = index < job.plan.workers.size()
+                              ? static_cast<size_t>(job.plan.workers[index])
+                              : job.cluster.workers.size();
+    devices_.push_back(worker < job.cluster.workers.size()
+                           ? DeviceName(job.cluster.workers[worker].device,
+                                        job.cluster.workers[worker].device_index)
+                           : "");
+  }
   if (options_.prepares) prepared_.emplace(options_.repartition);
 }
 
@@ -119,7 +130,7 @@ void JobMembers::Place(const Coordinator& coordinator, const Arrival& arrival) {
   if (arrival.place != kAnyPlace) {
     // Somebody else may have taken it meanwhile.
     if (membership_.Come(arrival.place) != 0) return Put(arrival.place, arrival);
-    return waiting_.Add({kAnyPlace, arrival.client, arrival.address, At(arrival.place).device});
+    return waiting_.Add({kAnyPlace, arrival.client, arrival.address, DeviceAt(arrival.place)});
   }
   JobMember newcomer = {arrival.client, arrival.address};
   newcomer.device = arrival.device;
@@ -144,11 +155,12 @@ void JobMembers::LetGo() {
 
 void JobMembers::PlaceWaiting() {
   if (waiting_.empty()) return;
-  std::vector<std::string> devices;
-  for (const JobMember& place : places_) devices.push_back(place.device);
   const int before = membership_.size();
-  const std::vector<WaitingWorkers::Placed> placed = waiting_.FillPlaces(membership_, devices);
-  for (int place = before; place < membership_.size(); ++place) places_.emplace_back();
+  const std::vector<WaitingWorkers::Placed> placed = waiting_.FillPlaces(membership_, devices_);
+  for (int place = before; place < membership_.size(); ++place) {
+    places_.emplace_back();
+    devices_.push_back(devices_[static_cast<size_t>(membership_.PeerOf(place))]);
+  }
   for (const auto& [place, arrival] : placed) {
     Put(place, arrival);
     // It has said what it is; a place of the plan may have been another of that kind.

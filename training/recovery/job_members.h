@@ -95,6 +95,7 @@ class JobMembers {
   void Begin(const Coordinator& coordinator);
   int PlaceOf(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
   JobMember& At(int place) { return places_[static_cast<size_t>(place)]; }
+  const std::string& DeviceAt(int place) const { return devices_[static_cast<size_t>(place)]; }
   void LosePlaces(const std::vector<int>& places);
   // Places a worker that has come, or has it wait.
   void Place(const Coordinator& coordinator, const Arrival& arrival);
@@ -126,6 +127,8 @@ class JobMembers {
   Membership membership_;
   std::vector<JobMember> places_;  // by place; empty before the first call
   std::vector<int> ranks_;         // place of each rank
+  // By place: what the plan's worker computes on, "cuda:1"; "" = not known.
+  std::vector<std::string> devices_;
   std::set<int> refused_;          // places whose newcomers could not be used
   WaitingWorkers waiting_;
   std::set<const WorkerClient*> unasked_;  // of places: they have come for any
