@@ -68,6 +68,7 @@ const std::map<std::string, std::string>& OfRuns() {
       {"on-divergence", "what replicas that differ end"},
       {"wait", "when a job goes on after a loss"},
       {"detect", "when a worker is lost"},
+      {"listen", "who may join the run"},
       {"check-numerics", "looks at values"},
       {"noise-scale", "programs of their own for the steps that measure"},
       {"ema-out", "a result"},

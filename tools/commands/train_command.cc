@@ -58,10 +58,14 @@ class TrainCommand final : public Command {
         CheckOutputs(RealFileSystem(), flags_.results(), flags_.loop().best_output()));
     TrainingRun run(*job, loop, *curves, console, RealClock());
     RunListener listener;
-    if (WorkerCluster* const processes = workers->processes(); processes != nullptr) {
-      listener.lost = [processes](const auto& lost) { processes->Lose(lost); };
-      listener.left = [processes](const auto& left) { processes->Release(left); };
-      listener.source = processes;
+    if (job->spec.commits) {
+      WEFT_RETURN_IF_ERROR(
+          workers->AddFurther(job->spec.cluster, flags_.loop().listen(), console));
+    }
+    if (JobWorkers* const all = workers->workers(); all != nullptr) {
+      listener.lost = [all](const auto& lost) { all->Lose(lost); };
+      listener.left = [all](const auto& left) { all->Release(left); };
+      listener.source = all;
     }
     listener.explain = [&workers](const absl::Status& loss) { return workers->Explain(loss); };
     run.set_listener(std::move(listener));

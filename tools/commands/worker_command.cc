@@ -31,7 +31,7 @@ class WorkerCommand final : public Command {
   std::string usage() const override { return "--listen ADDRESS"; }
   std::vector<std::string> examples() const override {
     return {"graph_runner worker --listen unix:/run/user/1000/weft.0",
-            "graph_runner worker --listen 127.0.0.1:4000",
+            "graph_runner worker --listen 127.0.0.1:4000 --join 127.0.0.1:5000",
             "graph_runner worker --listen 10.0.0.7:4000 --keys keys/a --data-root /data"};
   }
 
@@ -39,6 +39,10 @@ class WorkerCommand final : public Command {
     app.add_option("--listen", listen_, "address to listen on: unix:/path or host:port")
         ->type_name("ADDRESS")
         ->required();
+    app.add_option("--join", join_,
+                   "ask the coordinator of a running job to be taken in: the address of its train "
+                   "--listen; the worker then ends with the job (default: wait for coordinators)")
+        ->type_name("ADDRESS");
     app.add_option("--device", device_,
                    "device to compute on: cpu, cuda or cuda:NUMBER (default cpu)")
         ->type_name("DEVICE");
@@ -64,6 +68,7 @@ class WorkerCommand final : public Command {
     if (parent_ > 0) WEFT_RETURN_IF_ERROR(DieWithParent(parent_));
     WorkerProcessOptions options;
     options.listen = listen_;
+    options.join = join_;
     options.insecure_network = network_.insecure_network;
     options.ends_with_coordinator = parent_ > 0;
     options.version = kVersion;
@@ -92,11 +97,18 @@ class WorkerCommand final : public Command {
     options.stop = [&signals] { return signals.signal() != 0; };
     const absl::Status served = ServeWorker(options);
     if (absl::IsAborted(served)) return WithExitCode(served, ExitCode::kTryAgain);
+    if (!join_.empty()) WEFT_RETURN_IF_ERROR(WithExitCode(served, JoinExitCode(served)));
     WEFT_RETURN_IF_ERROR(WithExitCode(served, ExitCode::kPlan));
     return ExitCode::kOk;
   }
 
  private:
+  // Of a worker that may not join: refused, or one too many for now.
+  static ExitCode JoinExitCode(const absl::Status& served) {
+    const bool may_try_again = absl::IsResourceExhausted(served) || absl::IsUnavailable(served);
+    return may_try_again ? ExitCode::kTryAgain : ExitCode::kRefused;
+  }
+
   absl::StatusOr<weft::Device*> Device() const {
     const absl::StatusOr<DeviceId> id = ParseDevice(device_);
     if (!id.ok()) {
@@ -108,6 +120,7 @@ class WorkerCommand final : public Command {
   }
 
   std::string listen_;
+  std::string join_;
   std::string device_ = "cpu";
   NetworkFlags network_;
   WorkerRootFlags roots_;

@@ -88,6 +88,13 @@ void LoopFlags::Add(CLI::App& app) {
       ->type_name("SECONDS")
       ->check(AtLeastOne)
       ->group("placement");
+  app.add_option("--listen", listen_,
+                 "where workers may ask to join the job while it runs (worker --join): unix:/path "
+                 "or host:port; with keys also beyond this machine. They become further replicas, "
+                 "as far as there are micro-batches, or take the places of lost workers. Needs "
+                 "--local or --cluster")
+      ->type_name("ADDRESS")
+      ->group("placement");
   app.add_option("--detect", detect_,
                  "how soon a worker that does not answer is lost: default within 4 s, fast within "
                  "1 s, also where it is only starved of its processor")
@@ -141,6 +148,9 @@ absl::Status LoopFlags::Check(bool averages) const {
     if (!every.ok()) {
       return UsageError(absl::StrCat("--checkpoint-every ", every.status().message()));
     }
+  }
+  if (!listen_.empty() && !continues()) {
+    return UsageError("--listen takes workers in while the job runs, which --on-loss stop forbids");
   }
   int64_t digest_every = 0;
   if (digest_every_ != kAuto &&

@@ -57,6 +57,8 @@ class LoopFlags {
   absl::Duration loss_wait() const {
     return on_loss_ == kWait ? absl::Seconds(wait_) : absl::ZeroDuration();
   }
+  // Where workers may ask to join; "" = nowhere.
+  const std::string& listen() const { return listen_; }
   // How soon a worker that does not answer is lost.
   LossDetection detection() const { return detect_ == kFast ? kFastDetection : LossDetection(); }
   // Whether replicas are compared; and when, and what follows. REQUIRES: Check.
@@ -100,6 +102,7 @@ class LoopFlags {
   static constexpr char kStop[] = "stop";
   std::string on_loss_ = kContinue;
   int64_t wait_ = 60;  // seconds
+  std::string listen_;
   static constexpr char kFast[] = "fast";
   std::string detect_ = "default";
   static constexpr char kAuto[] = "auto";

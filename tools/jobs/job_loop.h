@@ -62,6 +62,8 @@ class JobLoop {
   // What is said of slow workers goes to the console, and a plan with other shares into the
   // checkpoints. From Begin on.
   RebalancerOptions Rebalancing();
+  // Whether workers may join.
+  bool may_grow() const { return !flags_.listen().empty(); }
   // How long a job waits for a worker in the place of a lost one.
   absl::Duration loss_wait() const { return flags_.loss_wait(); }
   // Is told of each evaluation. Before Begin.

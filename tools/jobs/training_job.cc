@@ -156,6 +156,10 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
   }
   open.Note(data[0]->samples(), " samples");
   open.End();
+  if (!flags.loop().listen().empty() && !flags.job().starts_processes() &&
+      !flags.job().connects()) {
+    return UsageError("--listen needs workers that others can reach: give --local N or --cluster");
+  }
   WEFT_ASSIGN_OR_RETURN(job->spec, flags.job().Job());
   WEFT_RETURN_IF_ERROR(CheckClusterDevices(job->spec.cluster));
   WEFT_RETURN_IF_ERROR(UseModelPlan(job->model, flags.job(), console, job->spec));
@@ -183,7 +187,12 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
       loop.CheckSame(job->model, job->job, job->decisions, std::move(given_flags)));
   WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(job->model, job->training.loss, job->job, job->spec));
   AddEvaluationNotes(loop.evaluation(), job->job);
-  job->spec.commits = flags.loop().continues() && JobRecovery::WhyNot(job->job, job->spec).empty();
+  const bool may_grow = !flags.loop().listen().empty();
+  const std::string why_not = JobRecovery::WhyNot(job->job, job->spec, may_grow);
+  if (may_grow && !why_not.empty()) {
+    return UsageError(absl::StrCat("--listen: no worker can join this job: ", why_not));
+  }
+  job->spec.commits = flags.loop().continues() && why_not.empty();
   if (!job->spec.commits) {
     for (JobProgram& program : job->job.programs) {
       for (Partition& partition : program.partitions) partition.commits = false;
@@ -205,6 +214,13 @@ void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Consol
     const std::string why = Rebalancer::WhyNothingMoves(job.job.plan);
     if (!why.empty()) *console.err << "note   --rebalance can do nothing: " << why << "\n";
   }
+  if (!job.spec.commits && !job.spec.cluster.spares.empty()) {
+    *console.err << "note   the cluster's spares do nothing for this job: "
+                 << (flags.loop().continues()
+                         ? Printable(JobRecovery::WhyNot(job.job, job.spec))
+                         : std::string("it ends when it loses a worker (--on-loss stop)"))
+                 << "\n";
+  }
   *console.err << Printable(DataNotes(*job.job.data)) << std::flush;
 }
 
@@ -215,7 +231,7 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob&
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(job.spec, job.job.plan.model_digest));
   WEFT_RETURN_IF_ERROR(CheckPlanFits(job.job, job.spec, costs));
   auto started = WorkerGroup::Start(flags.job(), job.spec, job.job, console, loop.evaluation(),
-                                    flags.loop().detection());
+                                    {flags.loop().detection(), !flags.loop().listen().empty()});
   if (!started.ok()) return AddAlternatives(started.status(), job.job, job.spec, costs);
   return started;
 }

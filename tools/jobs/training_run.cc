@@ -8,6 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/cluster_spec.h"
+#include "graph/plan.h"
 #include "platform/status_macros.h"
 #include "tools/console/exit_code.h"
 #include "training/job/stored_programs.h"
@@ -18,6 +20,18 @@ namespace {
 
 // In which nodes are timed, to compare them with the prediction: so few that nobody notices.
 constexpr int64_t kTimedSteps = 10;
+
+// The cluster with the workers of further replicas, which are in no cluster file (PlanWithMore).
+ClusterSpec ClusterOf(const Plan& plan, ClusterSpec cluster) {
+  for (const int worker : plan.workers) {
+    while (cluster.workers.size() <= static_cast<size_t>(worker)) {
+      WorkerSpec further = cluster.workers.front();
+      further.name = absl::StrCat("further:", cluster.workers.size());
+      cluster.workers.push_back(std::move(further));
+    }
+  }
+  return cluster;
+}
 
 }  // namespace
 
@@ -91,7 +105,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   JobRecovery recovery(job_.job, Recovering(stop));
   if (job_.spec.commits) options_.losses = &recovery;
   std::optional<ReplicaCheck> replicas;
-  if (loop_.compares() && job_.job.plan.mesh.data > 1) {
+  if (loop_.compares() && (job_.job.plan.mesh.data > 1 || loop_.may_grow())) {
     replicas.emplace(job_.job, options_.first_step, Comparing(recovery));
     // Before what reads the state.
     options_.hooks.insert(options_.hooks.begin(), &*replicas);
@@ -101,6 +115,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   options_.watch = nullptr;
   options_.losses = nullptr;
   losses_ = recovery.losses();
+  records_ = recovery.records();
   std::erase(options_.hooks, &noise);
   if (replicas.has_value()) {
     std::erase(options_.hooks, &*replicas);
@@ -142,8 +157,9 @@ JobRecoveryOptions TrainingRun::Recovering(const std::function<bool()>& stop) {
     return PartitionTraining(job_.job, job_.model.graph, job_.training, plan, kTrainingSteps);
   };
   options.evaluation = [this]() -> absl::StatusOr<const PreparedJob*> {
-    WEFT_RETURN_IF_ERROR(
-        loop_.PrepareEvaluation(job_.model, job_.training.loss, job_.job, job_.spec));
+    JobSpec spec = job_.spec;
+    spec.cluster = ClusterOf(job_.job.plan, spec.cluster);
+    WEFT_RETURN_IF_ERROR(loop_.PrepareEvaluation(job_.model, job_.training.loss, job_.job, spec));
     return loop_.evaluation();
   };
   options.explain = listener_.explain;
@@ -152,6 +168,7 @@ JobRecoveryOptions TrainingRun::Recovering(const std::function<bool()>& stop) {
   options.source = listener_.source;
   options.wait = loop_.loss_wait();
   options.stop = stop;
+  options.prepares = job_.spec.commits;
   options.on_plan = std::move(loop.on_plan);
   options.say = std::move(loop.say);
   options.clock = &clock_;
@@ -182,6 +199,7 @@ TrainingOutcome TrainingRun::Outcome() const {
   outcome.shares = shares_;
   outcome.cards = cards_;
   outcome.replicas = replicas_;
+  outcome.losses = records_;
   if (job_.training.measure_noise) outcome.noise = &noise_;
   outcome.batch = job_.job.data->spec().batch;
   outcome.notes = job_.job.notes;

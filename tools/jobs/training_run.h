@@ -108,6 +108,7 @@ class TrainingRun {
   CardUse cards_;
   int moves_ = 0;
   int64_t losses_ = 0;
+  std::vector<RecoveryRecord> records_;
   ReplicaCheckSummary replicas_;
   NoiseAverage noise_;
   std::vector<int> shares_;  // where micro-batches have moved

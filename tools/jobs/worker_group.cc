@@ -14,16 +14,17 @@
 #include "tensor/lookup/device_lookup.h"
 #include "tools/console/exit_code.h"
 #include "tools/console/version.h"
-#include "tools/flags/network_keys.h"
 
 namespace weft {
 namespace {
 
 absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec& cluster,
                                                               const std::vector<int>& order,
-                                                              const LossDetection& detection) {
+                                                              const LossDetection& detection,
+                                                              const std::string& token) {
   LocalClusterOptions options;
   options.detection = detection;
+  options.token = token;
   WEFT_ASSIGN_OR_RETURN(std::string executable, CurrentExecutable());
   options.command = {std::move(executable), "worker"};
   bool isolates = false;
@@ -49,15 +50,12 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
                                                        const ClusterSpec& cluster,
                                                        const std::vector<int>& order,
                                                        const LossDetection& detection,
-                                                       Console& console) {
+                                                       const NetworkKeys& network) {
   RemoteClusterOptions options;
   options.detection = detection;
   options.insecure_network = flags.insecure_network();
-  WEFT_ASSIGN_OR_RETURN(
-      NetworkKeys network,
-      ReadNetworkKeys({flags.keys(), flags.token_file(), flags.insecure_network()}, console));
-  options.token = std::move(network.token);
-  options.keys = std::move(network.keys);
+  options.token = network.token;
+  options.keys = network.keys;
   for (const int worker : order) {
     const WorkerSpec& entry = cluster.workers[worker];
     if (entry.address.empty()) {
@@ -78,16 +76,26 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(const JobFlags&
                                                                  const ClusterSpec& cluster,
                                                                  const std::vector<int>& order,
                                                                  Console& console,
-                                                                 const LossDetection& detection) {
+                                                                 const WorkerGroupOptions& options) {
   std::unique_ptr<WorkerGroup> group(new WorkerGroup());
+  group->options_ = options;
+  group->connects_ = flags.connects();
+  if (flags.connects() || options.may_be_joined) {
+    WEFT_ASSIGN_OR_RETURN(
+        group->network_,
+        ReadNetworkKeys({flags.keys(), flags.token_file(), flags.insecure_network()}, console));
+    group->insecure_network_ = flags.insecure_network();
+  }
   std::vector<WorkerClient*> clients;
   if (flags.starts_processes() || flags.connects()) {
     const LoggedPhase phase(absl::StrCat("connect to ", order.size(), " workers"));
     *console.err << (flags.connects() ? "waiting for " : "starting ") << order.size()
                  << " worker processes, at most 60 s\n"
                  << std::flush;
-    auto processes = flags.connects() ? Connect(flags, cluster, order, detection, console)
-                                      : StartProcesses(cluster, order, detection);
+    const std::string token = options.may_be_joined ? group->network_.token : "";
+    auto processes = flags.connects()
+                         ? Connect(flags, cluster, order, options.detection, group->network_)
+                         : StartProcesses(cluster, order, options.detection, token);
     if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
@@ -112,9 +120,9 @@ std::vector<std::string> WorkerGroup::addresses() const {
 
 absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(
     const JobFlags& flags, const JobSpec& spec, const PreparedJob& job, Console& console,
-    const PreparedJob* evaluation, const LossDetection& detection) {
+    const PreparedJob* evaluation, const WorkerGroupOptions& options) {
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WorkerGroup> group,
-                        Launch(flags, spec.cluster, job.plan.workers, console, detection));
+                        Launch(flags, spec.cluster, job.plan.workers, console, options));
   const absl::Status started =
       StartJob(*group->coordinator_, job, spec, kVersion, group->addresses(), evaluation);
   if (!started.ok()) return group->Explain(started);
@@ -128,6 +136,40 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(
   }
   *console.err << std::flush;
   return group;
+}
+
+absl::Status WorkerGroup::AddFurther(const ClusterSpec& cluster, const std::string& listen,
+                                     Console& console) {
+  if (cluster.spares.empty() && listen.empty()) return absl::OkStatus();
+  FurtherWorkersOptions further;
+  further.members = processes_->addresses();
+  for (const WorkerSpec& spare : cluster.spares) {
+    further.spares.push_back({spare.address, DeviceName(spare.device, spare.device_index)});
+  }
+  further.listen = listen;
+  further.is_local = !connects_;
+  further.insecure_network = insecure_network_;
+  further.token = network_.token;
+  if (connects_) further.keys = network_.keys;  // those that we start have none
+  further.version = kVersion;
+  further.detection = options_.detection;
+  if (!cluster.spares.empty()) {
+    *console.err << "waiting for " << cluster.spares.size() << " spares, at most 60 s\n"
+                 << std::flush;
+  }
+  auto started = FurtherWorkers::Start(further);
+  if (!started.ok()) return WithExitCode(started.status(), ExitCode::kPlan);
+  further_ = *std::move(started);
+  if (!listen.empty()) {
+    *console.err << "workers may join at " << Printable(further_->address()) << "\n" << std::flush;
+  }
+  return absl::OkStatus();
+}
+
+JobWorkers* WorkerGroup::workers() {
+  if (processes_ == nullptr) return nullptr;
+  if (!workers_.has_value()) workers_.emplace(*processes_, further_.get());
+  return &*workers_;
 }
 
 absl::Status WorkerGroup::Explain(const absl::Status& error) {

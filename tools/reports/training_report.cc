@@ -143,6 +143,25 @@ nlohmann::ordered_json ReplicasJson(const TrainingOutcome& outcome) {
           {"divergences", std::move(found)}};
 }
 
+nlohmann::ordered_json LossesJson(const std::vector<RecoveryRecord>& losses) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const RecoveryRecord& loss : losses) {
+    rows.push_back({{"lost", loss.lost},
+                    {"in_their_places", loss.come},
+                    {"workers_before", loss.before},
+                    {"workers", loss.after},
+                    {"seconds", loss.seconds},
+                    {"settle_seconds", loss.settle_seconds},
+                    {"wait_seconds", loss.times.wait},
+                    {"prepared", loss.times.prepared},
+                    {"plan_seconds", loss.times.plan},
+                    {"join_seconds", loss.times.join},
+                    {"program_seconds", loss.times.programs},
+                    {"state_seconds", loss.times.state}});
+  }
+  return rows;
+}
+
 nlohmann::ordered_json NoiseJson(const NoiseAverage& noise) {
   nlohmann::ordered_json json = {{"measurements", noise.count()},
                                  {"samples", nullptr},
@@ -265,6 +284,7 @@ nlohmann::ordered_json TrainingOutcomeJson(const TrainingOutcome& outcome) {
   if (!outcome.notes.empty()) report["notes"] = outcome.notes;
   if (!DescribeCardUse(outcome.cards).empty()) report["between_gpus"] = CardUseJson(outcome.cards);
   if (outcome.replicas.checks > 0) report["replicas"] = ReplicasJson(outcome);
+  if (!outcome.losses.empty()) report["losses"] = LossesJson(outcome.losses);
   if (outcome.noise != nullptr) report["noise_scale"] = NoiseJson(*outcome.noise);
   if (result.loss_scale > 0) {
     report["loss_scale"] = result.loss_scale;

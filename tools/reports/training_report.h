@@ -16,6 +16,7 @@
 #include "training/job/job.h"
 #include "training/job/traffic_comparison.h"
 #include "training/job/trainer.h"
+#include "training/recovery/job_recovery.h"
 #include "training/recovery/replica_check.h"
 #include "training/scaling/noise_scale.h"
 
@@ -50,6 +51,7 @@ struct TrainingOutcome {
   std::vector<int> shares = {};   // where micro-batches have moved
   CardUse cards = {};             // how GPUs exchanged what they had for each other
   ReplicaCheckSummary replicas = {};
+  std::vector<RecoveryRecord> losses = {};  // that the run has gone on after
   // Of a run that was to measure the noise of its gradient, and its batch.
   const NoiseAverage* noise = nullptr;  // borrowed; null: it was not
   int64_t batch = 0;

@@ -36,6 +36,9 @@ Plan PlanWithMore(const Plan& plan, int more) {
     next.shares.resize(static_cast<size_t>(next.mesh.data), mean);
   }
   std::vector<int> alike;  // the rank of `plan` that each one is like
+  int worker =
+      plan.workers.empty() ? 0 : 1 + *std::max_element(plan.workers.begin(), plan.workers.end());
+  next.workers.clear();
   const int host =
       plan.hosts.empty() ? 0 : 1 + *std::max_element(plan.hosts.begin(), plan.hosts.end());
   next.hosts.clear();
@@ -44,10 +47,10 @@ Plan PlanWithMore(const Plan& plan, int more) {
     const int extra = at.data - plan.mesh.data;
     if (extra >= 0) at.data = 0;
     alike.push_back(plan.mesh.RankOf(at).value);
-    if (plan.hosts.empty()) continue;
-    next.hosts.push_back(extra >= 0 ? host + extra : plan.hosts[static_cast<size_t>(alike.back())]);
+    const auto before = static_cast<size_t>(alike.back());
+    if (!plan.workers.empty()) next.workers.push_back(extra >= 0 ? worker++ : plan.workers[before]);
+    if (!plan.hosts.empty()) next.hosts.push_back(extra >= 0 ? host + extra : plan.hosts[before]);
   }
-  next.workers = Of(plan.workers, alike);
   next.rank_threads = Of(plan.rank_threads, alike);
   if (plan.whole_batch) next.micro_batches = next.mesh.data;
   return next;

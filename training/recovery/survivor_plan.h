@@ -26,9 +26,10 @@ absl::StatusOr<SurvivorPlan> PlanWithout(const Plan& plan, const std::vector<int
 // that keeps its batches whole is cut for as many as there are.
 bool HasRoomFor(const Plan& plan, int replicas);
 
-// The plan with so many more replicas behind its own, each like the first: its stages, shards,
-// threads and kind of worker, on a host of its own, with the mean of the others' shares. The
-// micro-batches stay (but see HasRoomFor). The prediction is left out.
+// The plan with so many more replicas behind its own, each like the first: its stages, shards and
+// threads, on a host of its own, with the mean of the others' shares. Their workers have numbers
+// behind those of the plan's. The micro-batches stay (but see HasRoomFor). The prediction is left
+// out.
 Plan PlanWithMore(const Plan& plan, int more);
 
 }  // namespace weft
