@@ -164,6 +164,39 @@ class SpareWorkers final : public WorkerSource {
   int delay_ = 0;
 };
 
+// Workers that come for any place, `delay` looks after the run has begun.
+class WillingWorkers final : public WorkerSource {
+ public:
+  void Add(WorkerClient& worker, bool may_add, int delay) {
+    willing_.push_back({{kAnyPlace, &worker, "", "", may_add}, delay});
+  }
+  void Want(int) override {}
+  bool is_expected() const override { return false; }
+  std::vector<Arrival> Take(absl::Time) override {
+    std::vector<Arrival> arrivals;
+    std::erase_if(willing_, [&](Willing& one) {
+      if (one.delay-- > 0) return false;
+      arrivals.push_back(one.arrival);
+      return true;
+    });
+    return arrivals;
+  }
+  void TakenIn(const WorkerClient& client) override { taken_in.push_back(&client); }
+  void Refuse(WorkerClient& client, const absl::Status& why) override {
+    refused.emplace_back(&client, why);
+  }
+
+  std::vector<const WorkerClient*> taken_in;
+  std::vector<std::pair<const WorkerClient*, absl::Status>> refused;
+
+ private:
+  struct Willing {
+    Arrival arrival;
+    int delay = 0;
+  };
+  std::vector<Willing> willing_;
+};
+
 // Ends stretches early, so that members can change soon.
 class BoundaryEveryFiveSteps final : public LoopHook {
  public:
@@ -205,12 +238,13 @@ class JobRecoveryTest : public ::testing::Test {
     auto job = PrepareTraining(model_, training_, spec_, *data);
     ASSERT_TRUE(job.ok()) << job.status();
     job_ = *std::move(job);
-    spec_.commits = JobRecovery::WhyNot(job_, spec_).empty();
+    spec_.commits = JobRecovery::WhyNot(job_, spec_, may_grow_).empty();
     mortal_.clear();
     cluster_ =
         std::make_unique<InProcessCluster>(workers + spares, NewDataSetFactory(files_), kVersion);
     std::vector<WorkerClient*> clients;
     source_ = {};
+    willing_ = {};
     for (WorkerClient* worker : cluster_->clients()) {
       mortal_.push_back(std::make_unique<MortalClient>(*worker));
       const bool is_spare = static_cast<int>(mortal_.size()) > workers;
@@ -239,16 +273,19 @@ class JobRecoveryTest : public ::testing::Test {
     options.on_left = [this](const std::vector<WorkerClient*>& workers) {
       left_.insert(left_.end(), workers.begin(), workers.end());
     };
-    options.source = &source_;
+    options.source = takes_willing_ ? static_cast<WorkerSource*>(&willing_) : &source_;
     options.wait = wait_;
+    options.prepares = prepares_;
     JobRecovery recovery(job_, options);
-    return Train(*coordinator_, job_,
-                 {.steps = kSteps, .hooks = {&boundaries_}, .losses = &recovery},
-                 [&](const TrainProgress& progress) {
-                   EXPECT_EQ(progress.step, static_cast<int64_t>(losses_.size()));
-                   losses_.push_back(progress.loss);
-                   if (at != nullptr) at(progress.step);
-                 });
+    auto result = Train(*coordinator_, job_,
+                        {.steps = kSteps, .hooks = {&boundaries_}, .losses = &recovery},
+                        [&](const TrainProgress& progress) {
+                          EXPECT_EQ(progress.step, static_cast<int64_t>(losses_.size()));
+                          losses_.push_back(progress.loss);
+                          if (at != nullptr) at(progress.step);
+                        });
+    records_ = recovery.records();
+    return result;
   }
 
   // What nobody has disturbed comes to.
@@ -284,6 +321,11 @@ class JobRecoveryTest : public ::testing::Test {
   std::vector<std::string> lines_;
   BoundaryEveryFiveSteps boundaries_;
   SpareWorkers source_;
+  WillingWorkers willing_;
+  bool takes_willing_ = false;  // instead of source_
+  bool may_grow_ = false;
+  bool prepares_ = false;
+  std::vector<RecoveryRecord> records_;
   absl::Duration wait_ = absl::ZeroDuration();
   std::vector<WorkerClient*> out_, left_;
   std::map<std::string, Tensor> expected_;
@@ -490,6 +532,172 @@ TEST_F(JobRecoveryTest, AnyScheduleOfEventsComesToTheSameBits) {
       event->second.second ? whose.Leave() : whose.Die();
     });
     ExpectUndisturbed(result);
+  }
+}
+
+TEST_F(JobRecoveryTest, AWorkerThatJoinsIsAFurtherReplica) {
+  RunUndisturbed();
+  takes_willing_ = true;
+  Start(2, {.data = 2}, 2);
+  willing_.Add(*mortal_[2], /*may_add=*/true, 2);
+  willing_.Add(*mortal_[3], /*may_add=*/true, 5);
+  ExpectUndisturbed(Run());
+  ASSERT_THAT(lines_, SizeIs(2));
+  EXPECT_THAT(lines_[0], HasSubstr("joined worker:2 (in this process); 3 workers instead of 2 go "
+                                   "on as dp=3 x tp=1 x pp=1 from step "));
+  EXPECT_THAT(lines_[1], HasSubstr("4 workers instead of 3 go on as dp=4"));
+  EXPECT_EQ(coordinator_->size(), 4);
+  EXPECT_EQ(coordinator_->clients()[0], mortal_[0].get()) << "the others are who they were";
+  EXPECT_THAT(willing_.taken_in, ElementsAre(mortal_[2].get(), mortal_[3].get()));
+  EXPECT_EQ(job_.plan.micro_batches, 8);
+}
+
+// It also may be lost again, and so may those whose state it has.
+TEST_F(JobRecoveryTest, AFurtherReplicaIsAReplicaAsOthers) {
+  RunUndisturbed();
+  takes_willing_ = true;
+  for (const size_t victim : {0u, 2u}) {
+    SCOPED_TRACE(victim);
+    Start(2, {.data = 2}, 1);
+    willing_.Add(*mortal_[2], /*may_add=*/true, 1);
+    const auto result = Run([&](int64_t step) {
+      if (step == 40) mortal_[victim]->Die();
+    });
+    ExpectUndisturbed(result);
+    EXPECT_EQ(coordinator_->size(), 2);
+    ASSERT_THAT(lines_, SizeIs(2));
+    EXPECT_THAT(lines_[1], HasSubstr("2 of 3 workers go on as dp=2"));
+  }
+}
+
+TEST_F(JobRecoveryTest, AReplicaOfStagesJoinsWhole) {
+  RunUndisturbed();
+  takes_willing_ = true;
+  Start(4, {.data = 2, .tensor = 1, .pipeline = 2}, 2);
+  willing_.Add(*mortal_[4], /*may_add=*/true, 1);
+  willing_.Add(*mortal_[5], /*may_add=*/true, 4);
+  ExpectUndisturbed(Run());
+  ASSERT_THAT(lines_, SizeIs(2));
+  EXPECT_THAT(lines_[0], HasSubstr("worker:4 (in this process) waits"));
+  EXPECT_THAT(lines_[0], HasSubstr("until there are 2, for one more replica"));
+  EXPECT_THAT(lines_[1], HasSubstr("6 workers instead of 4 go on as dp=3 x tp=1 x pp=2"));
+}
+
+TEST_F(JobRecoveryTest, OneWorkerAloneCanBeJoined) {
+  RunUndisturbed();
+  takes_willing_ = true;
+  EXPECT_THAT(JobRecovery::WhyNot(job_, spec_), HasSubstr("no worker has what another has"));
+  may_grow_ = true;
+  Start(1, {}, 1);
+  EXPECT_TRUE(spec_.commits);
+  willing_.Add(*mortal_[1], /*may_add=*/true, 3);
+  const auto result = Run([&](int64_t step) {
+    if (step == 45) mortal_[0]->Die();  // whose state the other one has by now
+  });
+  ExpectUndisturbed(result);
+  ASSERT_THAT(lines_, SizeIs(2));
+  EXPECT_THAT(lines_[0], HasSubstr("2 workers instead of 1 go on as dp=2"));
+  EXPECT_THAT(lines_[1], HasSubstr("1 of 2 workers go on as dp=1"));
+}
+
+TEST_F(JobRecoveryTest, ASpareTakesThePlaceOfALostWorkerAtOnce) {
+  RunUndisturbed();
+  takes_willing_ = true;
+  for (const bool prepares : {false, true}) {
+    prepares_ = prepares;
+    Start(3, {.data = 3}, 1);
+    willing_.Add(*mortal_[3], /*may_add=*/false, 0);
+    const auto result = Run([&](int64_t step) {
+      if (step == 20) mortal_[1]->Die();
+    });
+    ExpectUndisturbed(result);
+    ASSERT_THAT(lines_, SizeIs(2));
+    EXPECT_THAT(lines_[0], HasSubstr("spare  worker:3 (in this process) waits for the place of a"));
+    EXPECT_THAT(lines_[1], HasSubstr("3 of 3 workers go on as dp=3 x tp=1 x pp=1 with worker:3 (in "
+                                     "this process) in its place"));
+    EXPECT_EQ(coordinator_->clients()[1], mortal_[3].get());
+    ASSERT_THAT(records_, SizeIs(1));
+    // The plan is the one that was.
+    EXPECT_TRUE(records_[0].times.prepared);
+    EXPECT_THAT(lines_[1], HasSubstr("(prepared)"));
+    EXPECT_EQ(records_[0].after, 3);
+    const ChangeTimes& times = records_[0].times;
+    EXPECT_LE(records_[0].settle_seconds + times.plan + times.join + times.programs + times.state,
+              records_[0].seconds);
+  }
+}
+
+TEST_F(JobRecoveryTest, ASpareWaitsAndNoReplicaIsAdded) {
+  RunUndisturbed();
+  takes_willing_ = true;
+  Start(2, {.data = 2}, 1);
+  willing_.Add(*mortal_[2], /*may_add=*/false, 0);
+  ExpectUndisturbed(Run());
+  EXPECT_EQ(coordinator_->size(), 2);
+  EXPECT_THAT(lines_, SizeIs(1));
+}
+
+// More replicas than micro-batches would have nothing to do.
+TEST_F(JobRecoveryTest, WhoHasNoMicroBatchWaitsAsASpare) {
+  plan_.micro_batches = 2;
+  RunUndisturbed();
+  takes_willing_ = true;
+  Start(2, {.data = 2}, 1);
+  willing_.Add(*mortal_[2], /*may_add=*/true, 1);
+  const auto result = Run([&](int64_t step) {
+    if (step == 30) mortal_[0]->Die();
+  });
+  ExpectUndisturbed(result);
+  ASSERT_THAT(lines_, SizeIs(2));
+  EXPECT_THAT(lines_[0], HasSubstr("one micro-batch for each of its replicas, 2; --micro-batches"));
+  EXPECT_THAT(lines_[1], HasSubstr("2 of 2 workers go on as dp=2"));
+}
+
+TEST_F(JobRecoveryTest, WhoIsRefusedIsToldWhyAndStopsNobody) {
+  RunUndisturbed();
+  takes_willing_ = true;
+  Start(2, {.data = 2}, 2);
+  mortal_[2]->RefuseToJoin();
+  willing_.Add(*mortal_[2], /*may_add=*/true, 1);
+  willing_.Add(*mortal_[3], /*may_add=*/true, 1);
+  ExpectUndisturbed(Run());
+  EXPECT_EQ(coordinator_->size(), 3) << "the other one has joined";
+  ASSERT_THAT(willing_.refused, SizeIs(1));
+  EXPECT_EQ(willing_.refused[0].first, mortal_[2].get());
+  EXPECT_THAT(std::string(willing_.refused[0].second.message()), HasSubstr("another version"));
+  EXPECT_THAT(lines_, Contains(HasSubstr("warning: a worker that has come cannot be used: ")));
+}
+
+TEST_F(JobRecoveryTest, WhoIsLostWhileItJoinsStopsNobody) {
+  RunUndisturbed();
+  takes_willing_ = true;
+  Start(2, {.data = 2}, 1);
+  mortal_[2]->DieWhenWritten();
+  willing_.Add(*mortal_[2], /*may_add=*/true, 2);
+  ExpectUndisturbed(Run());
+  EXPECT_EQ(coordinator_->size(), 2);
+  EXPECT_THAT(out_, ElementsAre(mortal_[2].get()));
+  EXPECT_THAT(willing_.taken_in, IsEmpty());
+}
+
+// With programs that are made ahead, in a thread of their own, at any moment.
+TEST_F(JobRecoveryTest, PreparedProgramsComeToTheSameBits) {
+  RunUndisturbed();
+  prepares_ = true;
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    Start(4, {.data = 4}, 2);
+    source_.set_delay(static_cast<int>(random() % 3));
+    const size_t first = random() % 4, second = (first + 1 + random() % 3) % 4;
+    const auto first_at = static_cast<int64_t>(random() % 20);
+    const int64_t second_at = first_at + 1 + static_cast<int64_t>(random() % 20);
+    const auto result = Run([&](int64_t step) {
+      if (step == first_at) mortal_[first]->Die();
+      if (step == second_at) mortal_[second]->Die();
+    });
+    ExpectUndisturbed(result);
+    EXPECT_GE(records_.size(), 1u);
   }
 }
 

@@ -66,6 +66,43 @@ TEST(MembershipTest, StateThatNobodyHasIsAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("has the state of rank 0"));
 }
 
+TEST(MembershipTest, AFurtherReplicaComesBehindTheOthers) {
+  // Places 4 and 5 are the first and the second stage of a third replica.
+  Membership membership(PlanOf(2, 2));
+  membership.Grow();
+  EXPECT_THAT(membership.replicas(),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3), ElementsAre(4, 5)));
+  EXPECT_THAT(membership.vacancies(), ElementsAre(4, 5));
+  EXPECT_THAT(membership.Next()->places, ElementsAre(0, 1, 2, 3)) << "nobody is there yet";
+  EXPECT_EQ(membership.Come(4), 1);
+  EXPECT_THAT(membership.Next()->places, ElementsAre(0, 1, 2, 3)) << "it is not whole";
+  EXPECT_EQ(membership.Come(5), 1);
+  const auto next = membership.Next();
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->plan.mesh, (Mesh{.data = 3, .tensor = 1, .pipeline = 2}));
+  EXPECT_EQ(next->plan.micro_batches, 12);
+  // By rank: the first stages of all three, then the second ones.
+  EXPECT_THAT(next->places, ElementsAre(0, 1, 4, 2, 3, 5));
+  EXPECT_THAT(next->handovers, ElementsAre(Handover{0, 2}, Handover{3, 5}));
+  membership.Settle(*next);
+  membership.Lose(0, 1);
+  EXPECT_THAT(membership.Next()->places, ElementsAre(1, 4, 3, 5));
+  EXPECT_TRUE(membership.has_state(4));
+}
+
+TEST(MembershipTest, HasRoomForAsManyReplicasAsMicroBatches) {
+  Plan plan = PlanOf(2);
+  plan.micro_batches = 3;
+  Membership membership(plan);
+  EXPECT_TRUE(membership.has_room());
+  membership.Grow();
+  EXPECT_TRUE(membership.has_room()) << "an empty place counts for nothing";
+  membership.Come(2);
+  EXPECT_FALSE(membership.has_room());
+  membership.Lose(0, 1);
+  EXPECT_TRUE(membership.has_room());
+}
+
 // Against the rules, said again: members are whole replicas, each newcomer takes from a member of
 // its own stage, and nothing depends on how it came to that.
 TEST(MembershipTest, KeepsItsRulesUnderAnyEvents) {

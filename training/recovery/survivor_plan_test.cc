@@ -88,6 +88,27 @@ TEST(SurvivorPlanTest, WhatMixesSamplesHasOneMicroBatchAReplica) {
   EXPECT_EQ(survivors->plan.micro_batches, 2);
 }
 
+// The ranks of the plan that was are those of the wider one, without the further replicas.
+TEST(SurvivorPlanTest, FurtherReplicasAreLikeTheFirst) {
+  Plan plan = PlanOf({.data = 2, .tensor = 1, .pipeline = 2});
+  plan.workers = {3, 1, 0, 5};
+  plan.hosts = {0, 0, 1, 1};
+  plan.rank_threads = {1, 2, 3, 4};
+  plan.shares = {1, 3};
+  const Plan wide = PlanWithMore(plan, 2);
+  EXPECT_EQ(wide.mesh, (Mesh{.data = 4, .tensor = 1, .pipeline = 2}));
+  EXPECT_THAT(wide.workers, ElementsAre(3, 1, 6, 7, 0, 5, 8, 9)) << "each once";
+  EXPECT_THAT(wide.hosts, ElementsAre(0, 0, 2, 3, 1, 1, 2, 3));
+  EXPECT_THAT(wide.rank_threads, ElementsAre(1, 2, 1, 1, 3, 4, 3, 3));
+  EXPECT_THAT(wide.shares, ElementsAre(1, 3, 2, 2));
+  EXPECT_EQ(wide.micro_batches, plan.micro_batches);
+  const auto back = PlanWithout(wide, {0, 1, 4, 5});
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->plan.mesh, plan.mesh);
+  EXPECT_EQ(back->plan.workers, plan.workers);
+  EXPECT_EQ(back->plan.shares, plan.shares);
+}
+
 TEST(SurvivorPlanTest, StateThatNobodyHasIsToldOf) {
   const Plan stages = PlanOf({.data = 2, .tensor = 1, .pipeline = 2});
   const absl::Status no_replica = PlanWithout(stages, AllBut(stages, {0, 3})).status();
