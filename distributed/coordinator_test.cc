@@ -26,6 +26,8 @@ class ScriptedClient final : public WorkerClient {
     joined_as = membership.rank;
     memory_limit = membership.memory_limit_bytes;
     device = membership.device;
+    job_id = membership.job_id;
+    addresses = membership.addresses;
     WorkerInfo info;
     info.memory_limit = {membership.memory_limit_bytes, "the test"};
     return info;
@@ -62,6 +64,8 @@ class ScriptedClient final : public WorkerClient {
 
   RankId joined_as;
   int64_t memory_limit = -1;
+  uint64_t job_id = 0;
+  std::vector<std::string> addresses;
   std::string device;
   std::map<std::string, Tensor> variables;
   absl::Status result;
@@ -114,6 +118,25 @@ TEST_F(CoordinatorTest, TellsEachWorkerTheDeviceThatItIsTakenFor) {
   EXPECT_EQ(clients_[0]->device, "cuda:0");
   EXPECT_EQ(clients_[1]->device, "");
   EXPECT_EQ(clients_[2]->device, "cpu:0");
+}
+
+// In a job of its own, so that nobody of the job's hears of it.
+TEST_F(CoordinatorTest, ANewcomerIsLookedAtAlone) {
+  Coordinator coordinator(clients());
+  JobMembership membership;
+  membership.job_id = 5;
+  membership.addresses = {"unix:/a", "unix:/b", "unix:/c"};
+  ASSERT_TRUE(coordinator.Join(membership).ok());
+  ScriptedClient newcomer(3);
+  JobMember member = {&newcomer, "unix:/d"};
+  member.device = "cuda:1";
+  EXPECT_TRUE(coordinator.CheckNewcomer(member).ok());
+  EXPECT_EQ(newcomer.joined_as, RankId(0));
+  EXPECT_EQ(newcomer.addresses, std::vector<std::string>{"unix:/d"});
+  EXPECT_EQ(newcomer.device, "cuda:1");
+  EXPECT_NE(newcomer.job_id, 5u);
+  EXPECT_EQ(coordinator.size(), 3);
+  EXPECT_EQ(clients_[0]->job_id, 5u);
 }
 
 TEST_F(CoordinatorTest, OnlyRankZeroReports) {

@@ -1,5 +1,5 @@
 // The worker process of the tests: worker_main worker --listen ADDRESS --ends-with-parent PID
-// --token-file FILE (without: kTestToken).
+// --token-file FILE (without: kTestToken) --join ADDRESS.
 // WEFT_TEST_VERSION is its version, "test" by default; WEFT_TEST_SILENT=1: never listen;
 // WEFT_TEST_LATE="/1": whose address ends so listens three seconds late.
 #include <unistd.h>
@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--listen") options.listen = argv[i + 1];
+    if (flag == "--join") options.join = argv[i + 1];
     if (flag == "--token-file") options.token = weft::ReadTokenFile(argv[i + 1]).value_or("");
     int64_t parent = 0;
     if (flag == "--ends-with-parent" && absl::SimpleAtoi(argv[i + 1], &parent)) {

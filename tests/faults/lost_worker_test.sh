@@ -25,9 +25,10 @@ train whole $steps || fail "whole: $(tail -3 whole.log)"
 worker_ids() { pgrep -P "$job" 2> /dev/null | sort; }
 goes_on() { grep -q 'workers go on as' "$1.log" || ! kill -0 "$job" 2> /dev/null; }
 
-# strike SEED : one run with a kill. Appends "seconds to the next step, seconds that the job says" to times.
+# strike SEED : one run with a kill. Appends seconds to times: to the next step; those that the job says, and their
+# parts: settled, plan, joined, programs, state.
 strike() {
-  local name=lost seed=$1 at victim left killed next told
+  local name=lost seed=$1 at victim left killed next told parts
   RANDOM=$seed
   at=$((10 + RANDOM % (steps - 100)))
   victim=$((1 + RANDOM % workers))
@@ -56,12 +57,15 @@ strike() {
   [ -n "$told" ] || fail "seed $seed: nobody was lost"
   cmp -s whole.onnx $name.onnx || fail "seed $seed: the weights are others after worker $victim was killed at step $at"
   cmp -s <(cut -d, -f1,2 whole.csv) <(cut -d, -f1,2 $name.csv) || fail "seed $seed: a step is lost, repeated, or has another loss"
-  [ -n "$told" ] && awk -v us=$((next - killed)) -v told="$told" 'BEGIN { print us / 1e6, told }' >> times
+  parts=$(sed -n -E 's/^lost .*\(settled ([0-9.]+) s.*plan ([0-9.]+) s.*, joined ([0-9.]+) s, programs ([0-9.]+) s, state ([0-9.]+) s\)$/\1 \2 \3 \4 \5/p' $name.log)
+  [ -n "$parts" ] || fail "seed $seed: the job does not say where the time went: $(grep '^lost' $name.log)"
+  grep -q '^lost .*(prepared)' $name.log && prepared=$((prepared + 1))
+  [ -n "$told" ] && awk -v us=$((next - killed)) -v told="$told" -v parts="$parts" 'BEGIN { print us / 1e6, told, parts }' >> times
   [ "$(sha256sum < whole.onnx)" = "$(sha256sum < $name.onnx)" ] && equal=$((equal + 1))
 }
 has_done_or_ended() { has_done "$1" "$2" || ! kill -0 "$job" 2> /dev/null; }
 
-equal=0
+equal=0 prepared=0
 : > times
 for seed in $(seq "$first" $((first + kills - 1))); do
   before=$failures
@@ -73,5 +77,11 @@ echo "$(wc -l < times) kills of one of $workers workers, dp=$workers, strict: $e
 printf '%-44s %8s %8s %8s\n' seconds p50 p95 largest
 printf '%-44s %8s %8s %8s\n' "from the kill to the next committed step" "$(percentile 1 50)" "$(percentile 1 95)" "$(percentile 1 100)"
 printf '%-44s %8s %8s %8s\n' "of these: to bring the others to one step" "$(percentile 2 50)" "$(percentile 2 95)" "$(percentile 2 100)"
+column=3
+for part in "all at one step" "plan and partitions" "joined the new job" "took its programs" "took the state"; do
+  printf '%-44s %8s %8s %8s\n' "    $part" "$(percentile $column 50)" "$(percentile $column 95)" "$(percentile $column 100)"
+  column=$((column + 1))
+done
+echo "the plan was prepared in $prepared of $(wc -l < times)"
 [ "$equal" -eq "$kills" ] || fail "$equal of $kills runs have the weights of the undisturbed one"
 conclude "no step was lost or repeated"
