@@ -384,6 +384,26 @@ TEST(Worker, HasTheDeviceThatIsNamedOrNone) {
 }
 
 // A million steps: it is found before the first one, or not at all.
+TEST(Worker, JoinsJobsThatCanTakeItInAlone) {
+  const MlpJob job;
+  const Arguments train =
+      Arguments{"train"} + job.files() + Arguments{"--batch", "4", "--steps", "2"};
+  const std::string desk = "unix:" + TestPath("desk");
+  ExpectError(RunCommand(train + Arguments{"--listen", desk}), ExitCode::kUsage,
+              {"--listen", "--local N or --cluster"});
+  ExpectError(RunCommand(train + Arguments{"--listen", desk, "--local", "2", "--on-loss", "stop"}),
+              ExitCode::kUsage, {"--listen", "--on-loss stop"});
+  ExpectError(RunCommand(train + Arguments{"--listen", desk, "--local", "2", "--parallel",
+                                           "dp=2,zero=1", "--optimizer", "adam"}),
+              ExitCode::kUsage, {"--listen: no worker can join this job", "zero=1"});
+}
+
+TEST(Worker, ThatJoinsNeedsKeysBeyondThisMachine) {
+  ExpectError(
+      RunCommand({"worker", "--listen", "unix:" + TestPath("joiner"), "--join", "10.0.0.7:5000"}),
+      ExitCode::kRefused, {"this worker may not join", "10.0.0.7:5000", "--keys"});
+}
+
 TEST(BadOutput, IsFoundBeforeTheTraining) {
   const MlpJob job(16);
   const Arguments train =
