@@ -385,10 +385,10 @@ TEST(Worker, HasTheDeviceThatIsNamedOrNone) {
 
 // A million steps: it is found before the first one, or not at all.
 TEST(Worker, JoinsJobsThatCanTakeItInAlone) {
-  const MlpJob job;
+  const MlpJob job(16);
   const Arguments train =
       Arguments{"train"} + job.files() + Arguments{"--batch", "4", "--steps", "2"};
-  const std::string desk = "unix:" + TestPath("desk");
+  const std::string desk = "127.0.0.1:0";
   ExpectError(RunCommand(train + Arguments{"--listen", desk}), ExitCode::kUsage,
               {"--listen", "--local N or --cluster"});
   ExpectError(RunCommand(train + Arguments{"--listen", desk, "--local", "2", "--on-loss", "stop"}),
@@ -399,9 +399,9 @@ TEST(Worker, JoinsJobsThatCanTakeItInAlone) {
 }
 
 TEST(Worker, ThatJoinsNeedsKeysBeyondThisMachine) {
-  ExpectError(
-      RunCommand({"worker", "--listen", "unix:" + TestPath("joiner"), "--join", "10.0.0.7:5000"}),
-      ExitCode::kRefused, {"this worker may not join", "10.0.0.7:5000", "--keys"});
+  SetHome();
+  ExpectError(RunCommand({"worker", "--listen", "127.0.0.1:0", "--join", "10.0.0.7:5000"}),
+              ExitCode::kRefused, {"this worker may not join", "10.0.0.7:5000", "--keys"});
 }
 
 TEST(BadOutput, IsFoundBeforeTheTraining) {

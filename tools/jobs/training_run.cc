@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "graph/cluster_spec.h"
 #include "graph/plan.h"
 #include "platform/status_macros.h"
@@ -20,6 +21,8 @@ namespace {
 
 // In which nodes are timed, to compare them with the prediction: so few that nobody notices.
 constexpr int64_t kTimedSteps = 10;
+// When a job begins to make programs for a loss.
+constexpr absl::Duration kPreparesAfter = absl::Seconds(1);
 
 // The cluster with the workers of further replicas, which are in no cluster file (PlanWithMore).
 ClusterSpec ClusterOf(const Plan& plan, ClusterSpec cluster) {
@@ -168,7 +171,7 @@ JobRecoveryOptions TrainingRun::Recovering(const std::function<bool()>& stop) {
   options.source = listener_.source;
   options.wait = loop_.loss_wait();
   options.stop = stop;
-  options.prepares = job_.spec.commits;
+  if (job_.spec.commits) options.prepares_after = kPreparesAfter;
   options.on_plan = std::move(loop.on_plan);
   options.say = std::move(loop.say);
   options.clock = &clock_;

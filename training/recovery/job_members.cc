@@ -36,14 +36,16 @@ JobMembers::JobMembers(PreparedJob& job, const JobRecoveryOptions& options)
                                         job.cluster.workers[worker].device_index)
                            : "");
   }
-  if (options_.prepares) prepared_.emplace(options_.repartition);
+  begun_ = clock_.Now();
+  if (options_.prepares_after < absl::InfiniteDuration()) {
+    prepared_.emplace(options_.repartition);
+  }
 }
 
 void JobMembers::Begin(const Coordinator& coordinator) {
   if (!places_.empty()) return;
   places_ = coordinator.members();
   for (int rank = 0; rank < coordinator.size(); ++rank) ranks_.push_back(rank);
-  Prepare();
 }
 
 double JobMembers::Lap() {
@@ -53,8 +55,16 @@ double JobMembers::Lap() {
   return seconds;
 }
 
+void JobMembers::PrepareInTime(const Coordinator& coordinator) {
+  if (!prepared_.has_value() || is_preparing_) return;
+  if (clock_.Now() - begun_ < options_.prepares_after) return;
+  Begin(coordinator);
+  is_preparing_ = true;
+  Prepare();
+}
+
 void JobMembers::Prepare() {
-  if (!prepared_.has_value()) return;
+  if (!is_preparing_) return;
   std::vector<Plan> plans;
   for (const int place : ranks_) {
     Membership without = membership_;
@@ -183,9 +193,10 @@ std::string JobMembers::WaitText(const Arrival& arrival) const {
 }
 
 bool JobMembers::TakeArrivals(const Coordinator& coordinator) {
+  PrepareInTime(coordinator);
   if (options_.source == nullptr) return false;
   const std::vector<Arrival> arrivals = options_.source->Take(absl::InfinitePast());
-  if (!arrivals.empty() || prepared_.has_value()) Begin(coordinator);
+  if (!arrivals.empty()) Begin(coordinator);
   if (places_.empty()) return false;
   for (const Arrival& arrival : arrivals) Place(coordinator, arrival);
   LetGo();

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "distributed/coordinator.h"
 #include "distributed/worker_source.h"
 #include "graph/plan.h"
@@ -45,9 +46,10 @@ struct JobRecoveryOptions {
   absl::Duration wait = absl::ZeroDuration();
   // Asked while they wait; true ends that. May be null.
   std::function<bool()> stop = nullptr;
-  // Makes the programs of plans that a loss would lead to while steps run, in a thread of its own
-  // that calls `repartition`. Members then change on purpose once these are there.
-  bool prepares = false;
+  // After so long, the programs of plans that a loss would lead to are made while steps run, in a
+  // thread of its own that calls `repartition`: shorter jobs need none. Members then change on
+  // purpose once their programs are there. absl::InfiniteDuration(): nothing is made ahead.
+  absl::Duration prepares_after = absl::InfiniteDuration();
   // Is told a line for people.
   std::function<void(const std::string& line)> say;
   Clock* clock = nullptr;  // null: the machine's
@@ -112,6 +114,8 @@ class JobMembers {
   void Await(const Coordinator& coordinator);
   // The job's programs under this plan, made now or before.
   absl::StatusOr<std::vector<JobProgram>> ProgramsFor(const Plan& plan);
+  // Begins to make programs ahead when the job has run for a while.
+  void PrepareInTime(const Coordinator& coordinator);
   // Makes programs ahead for every single loss from here on.
   void Prepare();
   // The time since the mark, which moves here.
@@ -136,6 +140,8 @@ class JobMembers {
   ChangeTimes times_;
   int64_t mark_ = 0;  // of Lap
   std::optional<PreparedPrograms> prepared_;
+  absl::Time begun_;
+  bool is_preparing_ = false;  // for losses
 };
 
 }  // namespace weft

@@ -275,7 +275,7 @@ class JobRecoveryTest : public ::testing::Test {
     };
     options.source = takes_willing_ ? static_cast<WorkerSource*>(&willing_) : &source_;
     options.wait = wait_;
-    options.prepares = prepares_;
+    if (prepares_) options.prepares_after = absl::ZeroDuration();
     JobRecovery recovery(job_, options);
     auto result = Train(*coordinator_, job_,
                         {.steps = kSteps, .hooks = {&boundaries_}, .losses = &recovery},
