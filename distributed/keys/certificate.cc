@@ -164,9 +164,9 @@ static std::string CertificateAndRole(const Certificate& certificate) {
 
 absl::Status CheckCoordinator(const Certificate& certificate) {
   if (certificate.role == Role::kCoordinator) return absl::OkStatus();
-  return absl::UnauthenticatedError(
-      absl::StrCat("who serves there has ", CertificateAndRole(certificate),
-                   "; workers join a coordinator alone: give --join the address of train --listen"));
+  return absl::UnauthenticatedError(absl::StrCat(
+      "who serves there has ", CertificateAndRole(certificate),
+      "; workers join a coordinator alone: give --join the address of train --listen"));
 }
 
 absl::Status CheckServer(const Certificate& certificate, std::string_view host) {

@@ -91,8 +91,7 @@ TEST(KeyMaker, AnObserverMayNotServe) {
   for (const Role role : {Role::kWorker, Role::kCoordinator, Role::kObserver}) {
     const Identity made = IssueCertificate(authority, RequestOf(role)).value();
     const uint32_t usage = X509_get_extended_key_usage(Read(made.certificate_pem).get());
-    EXPECT_EQ(usage,
-              role == Role::kObserver ? XKU_SSL_CLIENT : XKU_SSL_SERVER | XKU_SSL_CLIENT);
+    EXPECT_EQ(usage, role == Role::kObserver ? XKU_SSL_CLIENT : XKU_SSL_SERVER | XKU_SSL_CLIENT);
     EXPECT_EQ(ParseCertificate(made.certificate_pem)->role, role);
   }
 }

@@ -21,7 +21,8 @@ namespace weft {
 // role; or the peer does not take ours. Every text says whose, and what to do.
 //
 // `keys`: what this end presents and trusts; null: this end speaks no TLS, and only that the peer
-// does is an error. `serves`: who listens there, a worker or a coordinator. Blocks for `timeout` at most, and the time to resolve the name. Thread-safe.
+// does is an error. `serves`: who listens there, a worker or a coordinator. Blocks for `timeout` at
+// most, and the time to resolve the name. Thread-safe.
 absl::Status ProbeTls(const std::string& address, const KeySet* keys, absl::Duration timeout,
                       Role serves = Role::kWorker);
 

@@ -59,9 +59,9 @@ void ArrivingWorkers::Connect(int place, GrpcClientOptions options, absl::Time u
     Log(LogLevel::kDebug, "place ", place, " is awaited: ", client.status().ToString());
     MutexLock lock(mutex_);
     // Tokens and certificates do not get better.
-    const bool is_final = until != absl::InfiniteFuture() &&
-                          (absl::IsUnauthenticated(client.status()) ||
-                           absl::IsPermissionDenied(client.status()));
+    const bool is_final =
+        until != absl::InfiniteFuture() &&
+        (absl::IsUnauthenticated(client.status()) || absl::IsPermissionDenied(client.status()));
     if (is_final || absl::Now() >= until) {
       arrived_.push_back({place, options.address, nullptr, client.status()});
       changed_.NotifyAll();

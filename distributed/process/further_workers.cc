@@ -114,10 +114,10 @@ absl::Status FurtherWorkers::AwaitSpares() {
     }
   }
   if (missing.empty()) return absl::OkStatus();
-  return absl::Status(code, absl::StrCat(missing.size(), " of ", spares(),
-                                         " spares cannot be used (waited ",
-                                         absl::FormatDuration(options_.start_timeout),
-                                         "): ", absl::StrJoin(missing, "; ")));
+  return absl::Status(
+      code, absl::StrCat(missing.size(), " of ", spares(), " spares cannot be used (waited ",
+                         absl::FormatDuration(options_.start_timeout),
+                         "): ", absl::StrJoin(missing, "; ")));
 }
 
 void FurtherWorkers::ConnectToOffers() {

@@ -1,5 +1,5 @@
-// FurtherWorkers: workers that a job's plan does not count on: spares of the cluster file, and those
-// that ask to be taken in.
+// FurtherWorkers: workers that a job's plan does not count on: spares of the cluster file, and
+// those that ask to be taken in.
 #ifndef WEFT_DISTRIBUTED_PROCESS_FURTHER_WORKERS_H_
 #define WEFT_DISTRIBUTED_PROCESS_FURTHER_WORKERS_H_
 

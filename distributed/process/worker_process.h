@@ -51,8 +51,8 @@ struct WorkerProcessOptions {
 // Serves jobs, one after the other, until it is told to end (Shutdown, `stop`, or the coordinator's
 // loss if so asked). Errors: the address cannot be listened on (Unavailable, at once, naming it);
 // InvalidArgument without a token; Aborted where it was stopped for so long that its job has given
-// it up (stale_watch.h); where it asks to join, the errors of OfferWorker, and of Unavailable after a
-// minute.
+// it up (stale_watch.h); where it asks to join, the errors of OfferWorker, and of Unavailable after
+// a minute.
 absl::Status ServeWorker(const WorkerProcessOptions& options);
 
 }  // namespace weft

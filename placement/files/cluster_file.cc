@@ -91,7 +91,8 @@ class ClusterReader {
     WEFT_RETURN_IF_ERROR(map.Text("role", role));
     const bool is_spare = role == kSpareRole;
     if (!is_spare && role != kWorkerRole) {
-      return map.KeyError("role", absl::StrCat("'", role, "' is no role; expected worker or spare"));
+      return map.KeyError("role",
+                          absl::StrCat("'", role, "' is no role; expected worker or spare"));
     }
     std::vector<WorkerSpec>& workers = is_spare ? spec_.spares : spec_.workers;
     WorkerSpec worker;

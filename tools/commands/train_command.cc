@@ -59,8 +59,7 @@ class TrainCommand final : public Command {
     TrainingRun run(*job, loop, *curves, console, RealClock());
     RunListener listener;
     if (job->spec.commits) {
-      WEFT_RETURN_IF_ERROR(
-          workers->AddFurther(job->spec.cluster, flags_.loop().listen(), console));
+      WEFT_RETURN_IF_ERROR(workers->AddFurther(job->spec.cluster, flags_.loop().listen(), console));
     }
     if (JobWorkers* const all = workers->workers(); all != nullptr) {
       listener.lost = [all](const auto& lost) { all->Lose(lost); };

@@ -72,11 +72,9 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(const JobFlags& flags,
-                                                                 const ClusterSpec& cluster,
-                                                                 const std::vector<int>& order,
-                                                                 Console& console,
-                                                                 const WorkerGroupOptions& options) {
+absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(
+    const JobFlags& flags, const ClusterSpec& cluster, const std::vector<int>& order,
+    Console& console, const WorkerGroupOptions& options) {
   std::unique_ptr<WorkerGroup> group(new WorkerGroup());
   group->options_ = options;
   group->connects_ = flags.connects();

@@ -40,11 +40,9 @@ class WorkerGroup {
       const PreparedJob* evaluation = nullptr, const WorkerGroupOptions& options = {});
 
   // The same without a job, for workers of the cluster in this order: they wait to be joined.
-  static absl::StatusOr<std::unique_ptr<WorkerGroup>> Launch(const JobFlags& flags,
-                                                             const ClusterSpec& cluster,
-                                                             const std::vector<int>& order,
-                                                             Console& console,
-                                                             const WorkerGroupOptions& options = {});
+  static absl::StatusOr<std::unique_ptr<WorkerGroup>> Launch(
+      const JobFlags& flags, const ClusterSpec& cluster, const std::vector<int>& order,
+      Console& console, const WorkerGroupOptions& options = {});
 
   // Connects to the spares of the cluster, and listens at `listen` for workers that want to join
   // ("" = does not). Errors of FurtherWorkers, with their exit code. REQUIRES: of processes; with

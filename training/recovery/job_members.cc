@@ -188,8 +188,9 @@ std::string JobMembers::WaitText(const Arrival& arrival) const {
                         job_.plan.micro_batches, "; --micro-batches makes room for more");
   }
   const int needed = job_.plan.mesh.tensor * job_.plan.mesh.pipeline;
-  return needed == 1 ? text
-                     : absl::StrCat(text, ", or until there are ", needed, ", for one more replica");
+  return needed == 1
+             ? text
+             : absl::StrCat(text, ", or until there are ", needed, ", for one more replica");
 }
 
 bool JobMembers::TakeArrivals(const Coordinator& coordinator) {

@@ -133,7 +133,7 @@ class JobMembers {
   std::vector<int> ranks_;         // place of each rank
   // By place: what the plan's worker computes on, "cuda:1"; "" = not known.
   std::vector<std::string> devices_;
-  std::set<int> refused_;          // places whose newcomers could not be used
+  std::set<int> refused_;  // places whose newcomers could not be used
   WaitingWorkers waiting_;
   std::set<const WorkerClient*> unasked_;  // of places: they have come for any
   std::vector<std::string> come_;

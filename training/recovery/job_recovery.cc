@@ -105,8 +105,9 @@ absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const ab
   record.seconds = SecondsSince(begin);
   record.times = members_.times();
   const std::string come =
-      record.come.empty() ? ""
-                          : absl::StrCat(" with ", absl::StrJoin(record.come, ", "), " in its place");
+      record.come.empty()
+          ? ""
+          : absl::StrCat(" with ", absl::StrJoin(record.come, ", "), " in its place");
   options_.say(absl::StrFormat(
       "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated (%s)",
       CauseOf(known, record.lost), coordinator.size(), before, job_.plan.mesh.ToString(), come,
@@ -116,8 +117,7 @@ absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const ab
 }
 
 absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t reported,
-                                                  std::vector<int>& out,
-                                                  double& settle_seconds) {
+                                                  std::vector<int>& out, double& settle_seconds) {
   Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
   const int64_t begin = clock.MonotonicNanos();
   WEFT_ASSIGN_OR_RETURN(SettledStep settled,

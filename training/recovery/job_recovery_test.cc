@@ -277,13 +277,13 @@ class JobRecoveryTest : public ::testing::Test {
     options.wait = wait_;
     if (prepares_) options.prepares_after = absl::ZeroDuration();
     JobRecovery recovery(job_, options);
-    auto result = Train(*coordinator_, job_,
-                        {.steps = kSteps, .hooks = {&boundaries_}, .losses = &recovery},
-                        [&](const TrainProgress& progress) {
-                          EXPECT_EQ(progress.step, static_cast<int64_t>(losses_.size()));
-                          losses_.push_back(progress.loss);
-                          if (at != nullptr) at(progress.step);
-                        });
+    auto result =
+        Train(*coordinator_, job_, {.steps = kSteps, .hooks = {&boundaries_}, .losses = &recovery},
+              [&](const TrainProgress& progress) {
+                EXPECT_EQ(progress.step, static_cast<int64_t>(losses_.size()));
+                losses_.push_back(progress.loss);
+                if (at != nullptr) at(progress.step);
+              });
     records_ = recovery.records();
     return result;
   }

@@ -57,8 +57,8 @@ std::vector<std::vector<int>> Membership::replicas() const {
 bool Membership::has_room() const {
   int whole = 0;
   for (const std::vector<int>& replica : replicas()) {
-    whole += std::none_of(replica.begin(), replica.end(),
-                          [this](int place) { return is_empty(place); });
+    whole +=
+        std::none_of(replica.begin(), replica.end(), [this](int place) { return is_empty(place); });
   }
   return HasRoomFor(plan_, whole + 1);
 }

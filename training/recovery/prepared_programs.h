@@ -32,7 +32,8 @@ std::string ProgramsKey(const Plan& plan);
 
 // A thread of the lowest priority makes one plan's programs after the other, in the order in which
 // they were asked for, until the limits are reached. Nobody waits for it, but the destructor for
-// the plan under way. Plans with the same ProgramsKey are made once. The other methods are called by one thread.
+// the plan under way. Plans with the same ProgramsKey are made once. The other methods are called
+// by one thread.
 class PreparedPrograms {
  public:
   using Repartition = std::function<absl::StatusOr<std::vector<JobProgram>>(const Plan& plan)>;

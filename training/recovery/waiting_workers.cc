@@ -61,7 +61,8 @@ void WaitingWorkers::Move(const std::vector<int>& places, std::vector<size_t> ch
     placed.push_back({places[i], waiting_[chosen[i]]});
   }
   std::sort(chosen.rbegin(), chosen.rend());
-  for (const size_t index : chosen) waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(index));
+  for (const size_t index : chosen)
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(index));
 }
 
 std::vector<WaitingWorkers::Placed> WaitingWorkers::FillPlaces(Membership& membership,

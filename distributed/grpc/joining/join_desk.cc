@@ -40,9 +40,7 @@ constexpr size_t kMaxRefusals = 64;
 class OfferService final : public rpc::Joining::Service {
  public:
   OfferService(const JoinDeskOptions& options, bool is_secured)
-      : options_(options),
-        is_secured_(is_secured),
-        version_(HandshakeVersion(options.version)) {}
+      : options_(options), is_secured_(is_secured), version_(HandshakeVersion(options.version)) {}
   // As ControlService::set_on_known.
   void set_on_known(std::function<void(const std::string& peer)> known) {
     on_known_ = std::move(known);
@@ -129,8 +127,8 @@ class OfferService final : public rpc::Joining::Service {
         offer.incarnation == 0) {
       return absl::InvalidArgumentError("the offer of a worker is not one");
     }
-    WEFT_RETURN_IF_ERROR(CheckAddress(offer.address,
-                                      options_.insecure_network || options_.keys != nullptr));
+    WEFT_RETURN_IF_ERROR(
+        CheckAddress(offer.address, options_.insecure_network || options_.keys != nullptr));
     const std::string host = HostOf(offer.address);
     if (is_secured_ && !host.empty()) {
       WEFT_ASSIGN_OR_RETURN(const Certificate certificate,
@@ -165,7 +163,8 @@ class OfferService final : public rpc::Joining::Service {
     }
     if (static_cast<int>(waiting_.size()) >= options_.max_waiting) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(waiting_.size(), " workers wait to be taken into this job already, and no "
+          absl::StrCat(waiting_.size(),
+                       " workers wait to be taken into this job already, and no "
                        "more may: start fewer, or try again later"));
     }
     waiting_.push_back({offer, absl::Now(), false});

@@ -57,7 +57,9 @@ class JoiningTest : public ::testing::Test {
     options.incarnation = incarnation;
     return options;
   }
-  absl::StatusOr<int> Ask(uint64_t incarnation) { return OfferWorker(Asking(incarnation), kTimeout); }
+  absl::StatusOr<int> Ask(uint64_t incarnation) {
+    return OfferWorker(Asking(incarnation), kTimeout);
+  }
   void ExpectRefused(const JoinRequestOptions& options, absl::StatusCode code,
                      const std::vector<std::string>& parts) {
     const absl::Status status = OfferWorker(options, kTimeout).status();
@@ -351,9 +353,9 @@ TEST_F(JoinRequestsTest, ACoordinatorThatIsNotThereIsNamed) {
   JoinRequests requests(options, [this] { return is_attended_.load(); });
   ASSERT_TRUE(Await([&] { return requests.has_ended(); }));
   EXPECT_EQ(requests.end().code(), absl::StatusCode::kUnavailable) << requests.end();
-  EXPECT_THAT(std::string(requests.end().message()),
-              HasSubstr(absl::StrCat("this worker cannot join: nobody listens on ",
-                                     options.coordinator)));
+  EXPECT_THAT(
+      std::string(requests.end().message()),
+      HasSubstr(absl::StrCat("this worker cannot join: nobody listens on ", options.coordinator)));
 }
 
 }  // namespace
