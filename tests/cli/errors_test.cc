@@ -358,6 +358,22 @@ TEST(ClusterKeys, AreMadeForEachHostAndRoleAndRenewed) {
   EXPECT_THAT(second.out, HasSubstr("\"role\": \"observer\""));
 }
 
+TEST(Cluster, ShowsWorkersAndSpares) {
+  const std::string file = TestPath("cluster.yaml");
+  WriteTestFile(file,
+                "hosts:\n- name: a\n  workers:\n  - {address: 'a:1'}\n"
+                "  - {address: 'a:2', device: cuda:1, role: spare}\n");
+  const CommandResult text = RunCommand({"cluster", "show", "--cluster", file});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(text.out,
+            "worker  worker:0 on a, cpu:0, at a:1\nspare  spare:0 on a, cuda:1, at a:2\n");
+  const CommandResult json = RunCommand({"cluster", "show", "--cluster", file, "--output", "json"});
+  EXPECT_THAT(json.out, HasSubstr("\"role\": \"spare\""));
+  ExpectError(RunCommand({"cluster", "show"}), ExitCode::kUsage, {"--cluster FILE.yaml"});
+  ExpectError(RunCommand({"cluster", "keys", "--hosts", "a"}), ExitCode::kUsage,
+              {"--out is required"});
+}
+
 TEST(ClusterKeys, OfHostsThatCannotBeAreRefused) {
   const std::string folder = TestPath("keys");
   for (const std::string hosts : {"../a", "a,a", "a=b", "coordinator"}) {
