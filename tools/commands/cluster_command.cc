@@ -100,8 +100,8 @@ class ClusterCommand final : public Command {
       Json rows = Json::array();
       for (const WorkerSpec& worker : cluster->workers) rows.push_back(Row(worker, "worker"));
       for (const WorkerSpec& spare : cluster->spares) rows.push_back(Row(spare, "spare"));
-      *console.out << Json({{"workers", rows}}).dump(2, ' ', false, Json::error_handler_t::replace)
-                   << "\n";
+      const Json report = {{"workers", rows}};
+      *console.out << report.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
       return ExitCode::kOk;
     }
     for (const WorkerSpec& worker : cluster->workers) PrintWorker(worker, "worker", console);
