@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "distributed/nccl/nccl_collectives.h"
+#include "distributed/recovery/held_state.h"
 #include "distributed/recovery/step_progress.h"
 #include "distributed/step_report.h"
 #include "distributed/traffic.h"
@@ -149,12 +150,39 @@ struct VariableDigestsRequest {
   std::vector<std::string> variables;
 };
 
+// What it holds of the states of jobs (distributed/recovery/held_state.h): also after an error, and
+// of a worker that is in no job.
+struct HeldStateRequest {
+  using Reply = HeldState;
+  static constexpr char kDoing[] = "saying what states it holds";
+  bool verify = false;  // reads all bytes for it (HeldSnapshots::State)
+};
+
+// So many bytes of one snapshot that it holds, kHeldPartBytes at most. NotFound where it does not
+// hold it, OutOfRange beyond its end. Also after an error, as above.
+struct ReadHeldRequest {
+  using Reply = HeldPart;
+  static constexpr char kDoing[] = "giving a state that it holds";
+  SnapshotKey key;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// Holds its variables as they are now, all that steps change, as the snapshot of its rank after
+// this step: until it holds a newer state of the job, or none of it is wanted (Join). Also after an
+// error. FailedPrecondition where a step has been lost within its updates.
+struct HoldStateRequest {
+  using Reply = HeldSnapshot;
+  static constexpr char kDoing[] = "holding its state";
+  int64_t step = 0;
+};
+
 // All of them.
 using ControlRequest =
     std::variant<TrafficRequest, StatisticsRequest, MemoryRequest, CheckpointRequest,
                  ProgramTextRequest, NewCardGroupRequest, UseCardGroupsRequest, DeviceCopiesRequest,
                  HostNodesRequest, StepProgressRequest, FinishStepRequest, StepReportsRequest,
-                 VariableDigestsRequest>;
+                 VariableDigestsRequest, HeldStateRequest, ReadHeldRequest, HoldStateRequest>;
 
 namespace internal {
 template <typename Requests>

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "distributed/arithmetic.h"
 #include "distributed/nccl/nccl_memory.h"
+#include "distributed/recovery/held_snapshots.h"
 #include "distributed/recovery/step_barrier.h"
 #include "distributed/run_record.h"
 #include "distributed/transport_communicator.h"
@@ -27,6 +28,7 @@
 #include "graph/step_inputs.h"
 #include "ops/custom/loaded_libraries.h"
 #include "ops/kernel.h"
+#include "platform/checksum.h"
 #include "platform/cpu_info.h"
 #include "platform/log.h"
 #include "platform/mapped_pages.h"
@@ -145,6 +147,9 @@ class RankWorker final : public Worker {
   absl::StatusOr<StepReport> Reply(const FinishStepRequest& request);
   absl::StatusOr<std::vector<StepReport>> Reply(const StepReportsRequest& request);
   absl::StatusOr<VariableDigests> Reply(const VariableDigestsRequest& request);
+  absl::StatusOr<HeldState> Reply(const HeldStateRequest& request);
+  absl::StatusOr<HeldPart> Reply(const ReadHeldRequest& request);
+  absl::StatusOr<HeldSnapshot> Reply(const HoldStateRequest& request);
 
   absl::Status CheckJoined() const;
   absl::StatusOr<const StepProgram*> FindProgram(const std::string& name) const;
@@ -216,6 +221,7 @@ class RankWorker final : public Worker {
   std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
   std::map<std::string, Program> programs_;
   RunRecord record_;
+  HeldSnapshots held_;
   std::string arithmetic_;  // VariableDigests::arithmetic; empty: of other programs than these
 };
 
@@ -283,7 +289,10 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   membership_ = membership;
   record_.Join(/*keeps_reports=*/membership.commits);
   if (membership.continues_job_id == 0) {
-    inputs_.clear();
+    if (membership.recovers_job_id == 0) {
+      inputs_.clear();
+      held_.KeepOnly(0);
+    }
     arena_ = std::make_unique<Arena>(*environment_.device);
     variables_ = std::make_unique<VariableStore>(*environment_.device);
   }
@@ -777,6 +786,42 @@ absl::StatusOr<ProgramText> RankWorker::Reply(const ProgramTextRequest& request)
                                               size, " bytes, none at ", request.offset));
   }
   return ProgramText{text.substr(static_cast<size_t>(request.offset), kProgramTextBytes), size};
+}
+
+absl::StatusOr<HeldState> RankWorker::Reply(const HeldStateRequest& request) {
+  return held_.State(request.verify);
+}
+
+absl::StatusOr<HeldPart> RankWorker::Reply(const ReadHeldRequest& request) {
+  return held_.Read(request.key, request.offset, request.bytes);
+}
+
+absl::StatusOr<HeldSnapshot> RankWorker::Reply(const HoldStateRequest& request) {
+  if (!joined_) return CheckJoined();
+  WEFT_RETURN_IF_ERROR(record_.CheckWhole(Name()));
+  if (failed_) EndTransfers();
+  // Those of programs for steps of other sizes are the same.
+  std::map<std::string, VariableShard> changed;
+  for (const auto& [name, program] : programs_) {
+    for (VariableShard& shard : SnapshotVariables(*program.partition, /*primaries=*/false)) {
+      changed[shard.name] = std::move(shard);
+    }
+  }
+  std::vector<VariableShard> shards;
+  for (auto& [name, shard] : changed) shards.push_back(std::move(shard));
+  const SnapshotLayout layout = LayOutSnapshot(std::move(shards));
+  // It takes the place of what no step needs now.
+  arena_->Release();
+  WEFT_ASSIGN_OR_RETURN(const Tensor image,
+                        Tensor::Allocate(DType::kUint8, Shape({layout.bytes})));
+  WEFT_RETURN_IF_ERROR(FillSnapshot(*variables_, layout, image));
+  HeldSnapshot held;
+  held.key = {membership_.job_id, membership_.rank.value, request.step};
+  held.is_whole = true;
+  held.bytes = layout.bytes;
+  held.checksum = Checksum({static_cast<const std::byte*>(image.raw_data()), image.bytes()});
+  held_.Hold(held, image);
+  return held;
 }
 
 absl::StatusOr<WorkerTraffic> RankWorker::Reply(const TrafficRequest&) {

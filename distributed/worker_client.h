@@ -23,6 +23,16 @@
 
 namespace weft {
 
+// Copies of each rank's state in the memory of another, its keeper. All ranks have the same.
+struct Replication {
+  // After so many steps a snapshot is made of each rank, and sent to its keeper while the next ones
+  // run; one more before the first step. 0 = no copies.
+  int64_t every = 0;
+  std::vector<int32_t> keepers;  // by rank: who keeps its snapshots; another rank
+  std::vector<int64_t> bytes;    // by rank: of a snapshot (executor/variables/snapshot_image.h)
+  friend bool operator==(const Replication&, const Replication&) = default;
+};
+
 // Who takes part in a job; every worker gets the same but for `rank`. The handshake: a worker
 // refuses (FailedPrecondition with both values) when version, instruction set (strict jobs),
 // libraries of custom ops or an earlier job's job_id do not fit.
@@ -54,6 +64,11 @@ struct JobMembership {
   // with that one, and has run nothing: a member was lost meanwhile. FailedPrecondition where it is
   // in another job, or its state is torn (StepState).
   uint64_t continues_job_id = 0;
+  Replication replication = {};
+  // Where continues_job_id is 0: the job whose state this one takes up, from what workers hold of it
+  // (HeldState). The worker begins anew, but keeps its data and what it holds, until this job has
+  // copies of its own. 0 = none: it gives up what it holds.
+  uint64_t recovers_job_id = 0;
 };
 
 // What a worker computes on, as it says itself.

@@ -20,6 +20,27 @@ absl::StatusOr<Shape> DecodeShape(const rpc::TensorType& type) {
   return Shape::Create({type.dims().data(), static_cast<size_t>(type.dims().size())});
 }
 
+// InvalidArgument for keepers that are no ranks of the job, or for snapshots of impossible sizes.
+absl::Status CheckReplication(const rpc::JoinRequest& request) {
+  constexpr int64_t kMaxSnapshotBytes = int64_t{1} << 50;
+  const int ranks = request.keepers_size();
+  const bool has_ranks = request.addresses_size() == 0 || ranks == request.addresses_size();
+  bool good = request.replicate_every() >= 0 && ranks == request.snapshot_bytes_size() &&
+              (ranks == 0 || (has_ranks && ranks <= kMaxRanks && request.rank() < ranks)) &&
+              (ranks > 0 || request.replicate_every() == 0);
+  for (int rank = 0; good && rank < ranks; ++rank) {
+    const int32_t keeper = request.keepers(rank);
+    const int64_t bytes = request.snapshot_bytes(rank);
+    good = keeper >= 0 && keeper < ranks && keeper != rank && bytes >= 0 &&
+           bytes <= kMaxSnapshotBytes;
+  }
+  if (good) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("copies of ", request.snapshot_bytes_size(), " ranks' states after every ",
+                   request.replicate_every(), " steps, with ", ranks,
+                   " keepers, cannot be kept in this job"));
+}
+
 }  // namespace
 
 rpc::JoinRequest Encode(const JobMembership& membership) {
@@ -39,6 +60,11 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
   request.set_device(membership.device);
   request.set_commits(membership.commits);
   request.set_continues_job_id(membership.continues_job_id);
+  const Replication& replication = membership.replication;
+  request.set_replicate_every(replication.every);
+  request.mutable_keepers()->Add(replication.keepers.begin(), replication.keepers.end());
+  request.mutable_snapshot_bytes()->Add(replication.bytes.begin(), replication.bytes.end());
+  request.set_recovers_job_id(membership.recovers_job_id);
   return request;
 }
 
@@ -53,6 +79,7 @@ absl::StatusOr<JobMembership> Decode(const rpc::JoinRequest& request) {
         absl::StrCat("a job with a stall timeout of ", request.stall_timeout_seconds(), " s and ",
                      request.memory_limit_bytes(), " bytes of memory; neither can be less than 0"));
   }
+  WEFT_RETURN_IF_ERROR(CheckReplication(request));
   JobMembership membership;
   membership.job_id = request.job_id();
   membership.rank = RankId(request.rank());
@@ -69,6 +96,11 @@ absl::StatusOr<JobMembership> Decode(const rpc::JoinRequest& request) {
   membership.device = request.device();
   membership.commits = request.commits();
   membership.continues_job_id = request.continues_job_id();
+  membership.replication.every = request.replicate_every();
+  membership.replication.keepers.assign(request.keepers().begin(), request.keepers().end());
+  membership.replication.bytes.assign(request.snapshot_bytes().begin(),
+                                      request.snapshot_bytes().end());
+  membership.recovers_job_id = request.recovers_job_id();
   return membership;
 }
 

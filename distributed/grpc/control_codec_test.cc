@@ -41,6 +41,8 @@ TEST(ControlCodecTest, Membership) {
   membership.device = "cuda:1";
   membership.commits = true;
   membership.continues_job_id = uint64_t{7} << 60;
+  membership.replication = {10, {1, 0}, {int64_t{5} << 33, 64}};
+  membership.recovers_job_id = uint64_t{9} << 60;
   membership.rank = RankId(1);
   const auto decoded = Decode(ThroughBytes(Encode(membership)));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
@@ -60,6 +62,8 @@ TEST(ControlCodecTest, Membership) {
   EXPECT_EQ(read.device, "cuda:1");
   EXPECT_TRUE(read.commits);
   EXPECT_EQ(read.continues_job_id, uint64_t{7} << 60);
+  EXPECT_EQ(read.replication, membership.replication);
+  EXPECT_EQ(read.recovers_job_id, uint64_t{9} << 60);
 }
 
 TEST(ControlCodecTest, AMembershipThatCannotBeIsRefused) {
@@ -80,6 +84,21 @@ TEST(ControlCodecTest, AMembershipThatCannotBeIsRefused) {
   request.set_stall_timeout_seconds(1);
   request.set_memory_limit_bytes(-1);
   EXPECT_EQ(code(request), absl::StatusCode::kInvalidArgument);
+  request.set_memory_limit_bytes(0);
+  const auto with = [&](std::vector<int32_t> keepers, std::vector<int64_t> bytes) {
+    rpc::JoinRequest copies = request;
+    copies.set_replicate_every(5);
+    copies.mutable_keepers()->Add(keepers.begin(), keepers.end());
+    copies.mutable_snapshot_bytes()->Add(bytes.begin(), bytes.end());
+    return code(copies);
+  };
+  EXPECT_EQ(with({1, 0}, {8, 0}), absl::StatusCode::kOk);
+  EXPECT_EQ(with({1, 2}, {8, 8}), absl::StatusCode::kInvalidArgument) << "no such rank";
+  EXPECT_EQ(with({0, 0}, {8, 8}), absl::StatusCode::kInvalidArgument) << "its own keeper";
+  EXPECT_EQ(with({1, 0}, {8, -8}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(with({1, 0}, {8}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(with({1}, {8}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(with({}, {}), absl::StatusCode::kInvalidArgument) << "nobody keeps them";
 }
 
 TEST(ControlCodecTest, WorkerInfo) {

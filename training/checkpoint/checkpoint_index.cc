@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "executor/variables/snapshot_image.h"
 #include "nlohmann/json.hpp"
 #include "platform/checksum.h"
 #include "platform/status_macros.h"
@@ -434,20 +435,7 @@ absl::StatusOr<VariableShard> ShardOf(const CheckpointTensor& tensor, const Chec
   shard.tensor_index = part.shard;
   shard.data_shards = part.row_shards;
   shard.data_index = part.row_shard;
-  shard.local_shape = tensor.shape;
-  const bool in_range = part.shards >= 1 && part.shard < part.shards && part.row_shards >= 1 &&
-                        part.row_shard < part.row_shards && part.shard >= 0 && part.row_shard >= 0;
-  if (!in_range) return absl::InvalidArgumentError("a slice that there is not");
-  if (part.shards > 1) {
-    WEFT_RETURN_IF_ERROR(part.sharding.Validate(tensor.shape));
-    shard.local_shape = part.sharding.LocalShape(tensor.shape, part.shards, part.shard);
-  }
-  if (part.row_shards > 1) {
-    if (shard.local_shape.rank() == 0) return absl::InvalidArgumentError("rows of a scalar");
-    const int64_t rows = shard.local_shape.dim(0);
-    shard.local_shape.set_dim(
-        0, AxisSharding::ShardRange(rows, part.row_shards, part.row_shard).count);
-  }
+  WEFT_ASSIGN_OR_RETURN(shard.local_shape, ShapeOfCut(shard));
   return shard;
 }
 

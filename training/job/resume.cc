@@ -117,28 +117,33 @@ uint64_t WeightsChecksum(const Graph& graph) {
   return Checksum(std::as_bytes(std::span(text)));
 }
 
-absl::Status Restore(Coordinator& coordinator, const PreparedJob& job,
-                     const Checkpoint& checkpoint) {
+absl::Status Restore(Coordinator& coordinator, const PreparedJob& job, StateSource& source) {
   std::set<std::string> wanted, stored;
   for (const JobProgram& program : job.programs) {
     for (const Partition& partition : program.partitions) {
       for (const std::string& name : CheckpointedVariables(partition)) wanted.insert(name);
     }
   }
-  for (const CheckpointTensor& tensor : checkpoint.index().tensors) stored.insert(tensor.name);
+  for (std::string& name : source.names()) stored.insert(std::move(name));
   const std::set<std::string> missing = Missing(wanted, stored), unknown = Missing(stored, wanted);
   if (!missing.empty() || !unknown.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint '", checkpoint.folder(), "' is of another job: ",
+        absl::StrCat(source.text(), " is of another job: ",
                      missing.empty() ? "" : absl::StrCat("it lacks ", NamesText(missing)),
                      missing.empty() || unknown.empty() ? "" : ", and ",
                      unknown.empty() ? "" : absl::StrCat("the job has no ", NamesText(unknown))));
   }
-  for (const CheckpointTensor& tensor : checkpoint.index().tensors) {
-    WEFT_ASSIGN_OR_RETURN(Tensor whole, checkpoint.Read(tensor.name));
-    WEFT_RETURN_IF_ERROR(coordinator.WriteVariables({{tensor.name, std::move(whole)}}));
+  for (const std::string& name : stored) {
+    WEFT_ASSIGN_OR_RETURN(Tensor whole, source.Read(name));
+    WEFT_RETURN_IF_ERROR(coordinator.WriteVariables({{name, std::move(whole)}}));
   }
   return absl::OkStatus();
+}
+
+absl::Status Restore(Coordinator& coordinator, const PreparedJob& job,
+                     const Checkpoint& checkpoint) {
+  CheckpointSource source(checkpoint);
+  return Restore(coordinator, job, source);
 }
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "distributed/coordinator.h"
 #include "training/checkpoint/checkpoint.h"
+#include "training/checkpoint/state_source.h"
 #include "training/job/job.h"
 
 namespace weft {
@@ -19,9 +20,9 @@ std::vector<std::string> JobDifferences(const CheckpointJob& saved, const Checkp
 // XXH3-64 over the names and contents of the graph's variables that begin with given values.
 uint64_t WeightsChecksum(const Graph& graph);
 
-// Hands the checkpoint's tensors to the workers of a job that has started, cut for its plan: one
-// whole tensor at a time is held here. FailedPrecondition naming what the checkpoint lacks, or has
-// beyond the job.
+// Hands the state to the workers of a job that has started, cut for its plan: one whole tensor at a
+// time is held here. FailedPrecondition naming what the source lacks, or has beyond the job.
+absl::Status Restore(Coordinator& coordinator, const PreparedJob& job, StateSource& source);
 absl::Status Restore(Coordinator& coordinator, const PreparedJob& job,
                      const Checkpoint& checkpoint);
 
