@@ -812,8 +812,7 @@ absl::StatusOr<HeldSnapshot> RankWorker::Reply(const HoldStateRequest& request) 
   const SnapshotLayout layout = LayOutSnapshot(std::move(shards));
   // It takes the place of what no step needs now.
   arena_->Release();
-  WEFT_ASSIGN_OR_RETURN(const Tensor image,
-                        Tensor::Allocate(DType::kUint8, Shape({layout.bytes})));
+  WEFT_ASSIGN_OR_RETURN(const Tensor image, Tensor::Allocate(DType::kUint8, Shape({layout.bytes})));
   WEFT_RETURN_IF_ERROR(FillSnapshot(*variables_, layout, image));
   HeldSnapshot held;
   held.key = {membership_.job_id, membership_.rank.value, request.step};

@@ -31,14 +31,13 @@ absl::Status CheckReplication(const rpc::JoinRequest& request) {
   for (int rank = 0; good && rank < ranks; ++rank) {
     const int32_t keeper = request.keepers(rank);
     const int64_t bytes = request.snapshot_bytes(rank);
-    good = keeper >= 0 && keeper < ranks && keeper != rank && bytes >= 0 &&
-           bytes <= kMaxSnapshotBytes;
+    good =
+        keeper >= 0 && keeper < ranks && keeper != rank && bytes >= 0 && bytes <= kMaxSnapshotBytes;
   }
   if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("copies of ", request.snapshot_bytes_size(), " ranks' states after every ",
-                   request.replicate_every(), " steps, with ", ranks,
-                   " keepers, cannot be kept in this job"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "copies of ", request.snapshot_bytes_size(), " ranks' states after every ",
+      request.replicate_every(), " steps, with ", ranks, " keepers, cannot be kept in this job"));
 }
 
 }  // namespace

@@ -34,7 +34,10 @@ std::vector<VariableShard> SnapshotVariables(const Partition& partition, bool pr
   std::vector<VariableShard> shards;
   for (const VariableShard& shard : partition.variables) {
     const bool is_meant = changed.contains(shard.name) && (shard.is_primary || !primaries);
-    if (is_meant && shard.local_shape.num_elements() > 0) shards.push_back(shard);
+    // A replica without rows of it has none to give.
+    const bool has_any =
+        shard.local_shape.num_elements() > 0 || shard.global_shape.num_elements() == 0;
+    if (is_meant && has_any) shards.push_back(shard);
   }
   return shards;
 }
@@ -107,8 +110,7 @@ absl::StatusOr<HeldPart> HeldSnapshots::Read(const SnapshotKey& key, int64_t off
     image = found->second.image;
   }
   const auto size = static_cast<int64_t>(image.bytes());
-  if (offset < 0 || bytes < 0 || bytes > kHeldPartBytes || offset > size ||
-      bytes > size - offset) {
+  if (offset < 0 || bytes < 0 || bytes > kHeldPartBytes || offset > size || bytes > size - offset) {
     return absl::OutOfRangeError(absl::StrCat("a held state has ", size, " bytes; asked for ",
                                               bytes, " from byte ", offset, " on, and ",
                                               kHeldPartBytes, " is the most at once"));

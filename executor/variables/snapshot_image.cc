@@ -32,9 +32,8 @@ int64_t Aligned(int64_t bytes) {
 Json EntryJson(const VariableShard& shard) {
   const std::vector<int64_t> dims(shard.global_shape.dims().begin(),
                                   shard.global_shape.dims().end());
-  Json json = {{"name", shard.name},
-               {"dtype", std::string(DTypeName(shard.dtype))},
-               {"shape", dims}};
+  Json json = {
+      {"name", shard.name}, {"dtype", std::string(DTypeName(shard.dtype))}, {"shape", dims}};
   if (shard.tensor_sharding.is_split() && shard.tensor_shards > 1) {
     json["sharding"] = shard.tensor_sharding.ToString();
     json["shards"] = shard.tensor_shards;
@@ -142,8 +141,7 @@ absl::StatusOr<Shape> ShapeOfCut(const VariableShard& shard) {
   }
   if (shard.data_shards > 1) {
     if (local.rank() == 0) return absl::InvalidArgumentError("rows of a scalar");
-    const auto rows =
-        AxisSharding::ShardRange(local.dim(0), shard.data_shards, shard.data_index);
+    const auto rows = AxisSharding::ShardRange(local.dim(0), shard.data_shards, shard.data_index);
     local.set_dim(0, rows.count);
   }
   return local;
@@ -195,8 +193,8 @@ absl::StatusOr<SnapshotLayout> ParseSnapshot(std::span<const std::byte> header, 
   EntryReader reader(name);
   WEFT_ASSIGN_OR_RETURN(const int64_t length, SnapshotHeaderBytes(header, image_bytes, name));
   if (length > static_cast<int64_t>(header.size())) {
-    return reader.Damaged(absl::StrCat("of ", length, " bytes of its header ", header.size(),
-                                       " are here"));
+    return reader.Damaged(
+        absl::StrCat("of ", length, " bytes of its header ", header.size(), " are here"));
   }
   SnapshotLayout layout;
   layout.header.assign(reinterpret_cast<const char*>(header.data()), static_cast<size_t>(length));
@@ -223,8 +221,8 @@ absl::StatusOr<SnapshotLayout> ParseSnapshot(std::span<const std::byte> header, 
   }
   layout.bytes = Place(layout);
   if (layout.bytes == image_bytes) return layout;
-  return reader.Damaged(absl::StrCat("it has ", image_bytes, " bytes, its variables end at byte ",
-                                     layout.bytes));
+  return reader.Damaged(
+      absl::StrCat("it has ", image_bytes, " bytes, its variables end at byte ", layout.bytes));
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -41,16 +42,24 @@ class HeldSource final : public StateSource {
   uint64_t job_id() const { return job_id_; }
 
  private:
-  // Some bytes of a snapshot, with who holds it.
+  // Where its bytes are.
+  struct Place {
+    WorkerClient* client = nullptr;
+    SnapshotKey key;
+    int64_t offset = 0;
+  };
   struct Part {
     VariableShard shard;
-    int64_t offset = 0;
-    SnapshotKey key;
-    std::vector<WorkerClient*> holders;
+    std::vector<Place> places;  // one at least; all have the same bytes
   };
+  // Snapshots of one job and step, each with a worker that holds it.
+  using Snapshots = std::vector<std::pair<HeldSnapshot, WorkerClient*>>;
 
   HeldSource() = default;
-  static absl::Status ReadPart(const Part& part, Tensor& whole);
+  // The parts of these variables in the snapshots. NotFound where they do not make one up.
+  static absl::StatusOr<HeldSource> Of(const Snapshots& snapshots,
+                                       const std::set<std::string>& wanted);
+  static absl::StatusOr<Tensor> ReadPart(const Part& part);
 
   int64_t step_ = 0;
   uint64_t job_id_ = 0;
