@@ -112,6 +112,7 @@ absl::StatusOr<std::vector<WorkerInfo>> Coordinator::JoinAs(
   joined_cards_.clear();
   card_use_ = {};
   membership_ = membership;
+  replication_ = membership.replication;
   memory_limits_ = memory_limits;
   devices_ = devices;
   runs_ = 0;
@@ -135,6 +136,14 @@ std::vector<JobMember> Coordinator::members() const {
 }
 
 absl::Status Coordinator::GoOnAs(const std::vector<JobMember>& members) {
+  return JoinNext(members, /*keeps_variables=*/true);
+}
+
+absl::Status Coordinator::BeginAgainAs(const std::vector<JobMember>& members) {
+  return JoinNext(members, /*keeps_variables=*/false);
+}
+
+absl::Status Coordinator::JoinNext(const std::vector<JobMember>& members, bool keeps_variables) {
   JobMembership membership = membership_;
   membership.addresses.clear();
   clients_.clear();
@@ -149,7 +158,9 @@ absl::Status Coordinator::GoOnAs(const std::vector<JobMember>& members) {
     devices.push_back(member.device);
   }
   std::random_device random;
-  membership.continues_job_id = membership_.job_id;
+  membership.continues_job_id = keeps_variables ? membership_.job_id : 0;
+  membership.recovers_job_id = keeps_variables ? 0 : membership_.job_id;
+  membership.replication = replication_;
   membership.job_id = (uint64_t{random()} << 32) | random();
   return JoinAs(membership, memory_limits, devices, newcomers).status();
 }

@@ -56,10 +56,11 @@ class Coordinator {
   // an error, no step has been run: it may be called again, for those that are left. REQUIRES: Join
   // was OK, no call is under way, and at least one member keeps its state.
   absl::Status GoOnAs(const std::vector<JobMember>& members);
-  // Why this worker could not be one of the job's: it joins a job of its own and alone, which has
-  // the job's version, libraries, device and limits, and runs nothing. The job's own workers hear
-  // nothing of it. REQUIRES: Join was OK; the worker is in no job.
-  absl::Status CheckNewcomer(const JobMember& newcomer) const;
+  // The same, but all begin anew, without variables; they keep what they hold of states
+  // (JobMembership::recovers_job_id), and their data.
+  absl::Status BeginAgainAs(const std::vector<JobMember>& members);
+  // How the states of the ranks are copied in the next job that GoOnAs or BeginAgainAs makes.
+  void set_replication(Replication replication) { replication_ = std::move(replication); }
   // Whether a worker wants to leave (WorkerClient::is_leaving).
   bool has_leaving() const;
   // partitions[i] goes to rank i.
@@ -115,6 +116,8 @@ class Coordinator {
   // Calls `call(i)` for every worker, each in a thread of its own. `doing` is for the log: what a
   // worker does meanwhile.
   absl::Status OnAll(const std::string& doing, const std::function<absl::Status(int)>& call);
+  // The members become the workers, and join a new job.
+  absl::Status JoinNext(const std::vector<JobMember>& members, bool keeps_variables);
   // Join, in which these ranks begin anew, though the job goes on with another.
   absl::StatusOr<std::vector<WorkerInfo>> JoinAs(const JobMembership& membership,
                                                  const std::vector<int64_t>& memory_limits,
@@ -134,6 +137,7 @@ class Coordinator {
   std::vector<WorkerMemory> memory_;
   // As the workers joined: what all have, and by rank.
   JobMembership membership_;
+  Replication replication_;  // of the next job
   std::vector<int64_t> memory_limits_;
   std::vector<std::string> devices_;
   int64_t runs_ = 0;

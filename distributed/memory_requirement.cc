@@ -57,6 +57,7 @@ std::string DescribeMemory(const MemoryRequirement& requirement) {
                              {"staging", requirement.staging_bytes},
                              {"data", requirement.input_bytes},
                              {"checkpoint", requirement.checkpoint_bytes},
+                             {"copies of states", requirement.copies_bytes},
                              {"transport", requirement.transport_bytes},
                              {"process", requirement.process_bytes},
                              {"loading", requirement.loading_bytes}};

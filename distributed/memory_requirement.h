@@ -42,6 +42,9 @@ struct MemoryRequirement {
   int64_t input_bytes = 0;
   // Exact: the copy of variables that a checkpoint is written from.
   int64_t checkpoint_bytes = 0;
+  // Exact: copies of states that peers go on from after a loss (SnapshotCopies): two of its own,
+  // and two of each rank that it keeps.
+  int64_t copies_bytes = 0;
   // A bound: messages that come before the step asks for them, and the connections to peers.
   int64_t transport_bytes = 0;
   // Measured when the program had been compiled: program, libraries, heaps, stacks, the graphs and
@@ -63,7 +66,7 @@ struct MemoryRequirement {
   int64_t total() const {
     const int64_t computed = on_device ? 0 : variable_bytes + arena_bytes + packed_bytes;
     return computed + constant_bytes + staging_bytes + input_bytes + checkpoint_bytes +
-           transport_bytes + process_bytes + loading_bytes;
+           copies_bytes + transport_bytes + process_bytes + loading_bytes;
   }
   // Of the device's memory, what programs allocate there: what its peak is compared with. 0 where
   // it has none of its own.

@@ -16,6 +16,7 @@
 #include "distributed/recovery/held_snapshots.h"
 #include "distributed/recovery/step_barrier.h"
 #include "distributed/run_record.h"
+#include "distributed/snapshot_copies.h"
 #include "distributed/transport_communicator.h"
 #include "executor/lowering/executor_environment.h"
 #include "executor/memory/arena.h"
@@ -92,7 +93,10 @@ class RankWorker final : public Worker {
  public:
   explicit RankWorker(WorkerEnvironment environment)
       : environment_(std::move(environment)), incarnation_(RandomNumber()) {}
-  ~RankWorker() override { EndTransfers(); }
+  ~RankWorker() override {
+    copies_.reset();
+    EndTransfers();
+  }
 
   std::string name() const override { return environment_.name; }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override;
@@ -157,6 +161,9 @@ class RankWorker final : public Worker {
   absl::Status CheckContinues(const JobMembership& membership) const;
   // All ranks' agreement on each step; null: they need none. Opened with the first program.
   absl::StatusOr<StepCommit*> FindBarrier(const Partition& partition);
+  // What copies its state to its keeper, over the communicator and this transport.
+  absl::StatusOr<std::unique_ptr<SnapshotCopies>> OpenCopies(
+      const std::shared_ptr<Transport>& transport);
   // Makes what joins this rank's card with others, where it has one and NCCL.
   void OpenCollectives();
   // FailedPrecondition where there is none.
@@ -193,6 +200,8 @@ class RankWorker final : public Worker {
   absl::Status RunRange(const StepRange& range, int64_t step_after,
                         const std::function<void(const StepReport&)>& report);
   absl::Status RunStep(Program& program, const StepOptions& options, StepResult& result);
+  // What has become of the copy of the state after this step: an error ends the job.
+  absl::Status AfterCopy(int64_t step, const absl::Status& status);
   // A step has taken so long. OutOfRange where a variable that steps change is no number any more.
   absl::Status WatchVariables(const Program& program, int64_t step, int64_t nanoseconds);
   std::string Name() const { return absl::StrCat("worker:", membership_.rank.value); }
@@ -204,6 +213,7 @@ class RankWorker final : public Worker {
   int64_t unexpected_bytes_limit_ = 0;  // of the transport
   bool joined_ = false;
   bool failed_ = false;
+  HeldSnapshots held_;
   // Destroyed bottom up: programs before what they run on.
   std::shared_ptr<Transport> transport_ ABSL_GUARDED_BY(transport_mutex_);
   absl::Status aborted_ ABSL_GUARDED_BY(transport_mutex_);
@@ -217,11 +227,11 @@ class RankWorker final : public Worker {
   std::unique_ptr<VariableStore> variables_;
   std::unique_ptr<FiniteWatch> watch_;
   std::unique_ptr<CheckpointWriter> checkpoints_;                    // null: the job has none
+  std::unique_ptr<SnapshotCopies> copies_;                           // likewise
   std::unique_ptr<Arena> arena_;                                     // of all programs
   std::map<std::string, std::unique_ptr<TimedInputSource>> inputs_;  // by description
   std::map<std::string, Program> programs_;
   RunRecord record_;
-  HeldSnapshots held_;
   std::string arithmetic_;  // VariableDigests::arithmetic; empty: of other programs than these
 };
 
@@ -276,6 +286,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " has joined job ", membership.job_id, " already"));
   }
+  copies_.reset();
   EndTransfers();
   programs_.clear();
   {
@@ -316,6 +327,9 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   communicator_ = std::make_unique<TransportCommunicator>(
       *shared, *environment_.clock, JobIdentity{membership.job_id, incarnation_},
       absl::Seconds(membership.stall_timeout_seconds));
+  if (membership.replication.every > 0) {
+    WEFT_ASSIGN_OR_RETURN(copies_, OpenCopies(shared));
+  }
   {
     MutexLock lock(transport_mutex_);
     transport_ = std::move(shared);
@@ -352,6 +366,21 @@ absl::Status RankWorker::CheckContinues(const JobMembership& membership) const {
                      "; it has nothing of what that job has trained"));
   }
   return record_.CheckWhole(Name());
+}
+
+absl::StatusOr<std::unique_ptr<SnapshotCopies>> RankWorker::OpenCopies(
+    const std::shared_ptr<Transport>& transport) {
+  SnapshotCopiesOptions options;
+  options.transport = transport;
+  options.communicator = communicator_.get();
+  options.clock = environment_.clock;
+  options.variables = variables_.get();
+  options.held = &held_;
+  options.identity = {membership_.job_id, incarnation_};
+  options.rank = membership_.rank;
+  options.replication = membership_.replication;
+  options.stall_timeout = absl::Seconds(membership_.stall_timeout_seconds);
+  return SnapshotCopies::Open(std::move(options));
 }
 
 absl::StatusOr<StepCommit*> RankWorker::FindBarrier(const Partition& partition) {
@@ -446,6 +475,7 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   program.changes_variables = !changed.empty();
   WEFT_RETURN_IF_ERROR(watch_->Add(changed));
   if (checkpoints_ != nullptr) WEFT_RETURN_IF_ERROR(checkpoints_->Add(changed));
+  if (copies_ != nullptr && program.partition->training) copies_->Add(*program.partition);
   WEFT_ASSIGN_OR_RETURN(program.input, OpenInput(data));
   ExecutorEnvironment environment;
   environment.device = environment_.device;
@@ -498,8 +528,9 @@ int64_t RankWorker::TransportBytes(const Program& added) const {
   for (size_t i = 0; i < membership_.addresses.size(); ++i) {
     const RankId peer(static_cast<int32_t>(i));
     if (peer == membership_.rank) continue;
-    bytes +=
-        ConnectionBytes(unexpected[peer] + communicator_->unexpected_collective_bytes(peer), limit);
+    const int64_t copies = copies_ == nullptr ? 0 : copies_->unexpected_bytes(peer);
+    bytes += ConnectionBytes(
+        unexpected[peer] + communicator_->unexpected_collective_bytes(peer) + copies, limit);
   }
   return bytes;
 }
@@ -539,6 +570,7 @@ MemoryRequirement RankWorker::RequirementWith(const Program& added) const {
   }
   requirement.transport_bytes = TransportBytes(added);
   if (checkpoints_ != nullptr) requirement.checkpoint_bytes = checkpoints_->bytes();
+  if (copies_ != nullptr) requirement.copies_bytes = copies_->bytes();
   {
     MutexLock lock(transport_mutex_);
     if (collectives_ != nullptr) {
@@ -619,6 +651,8 @@ absl::Status RankWorker::RunSteps(const std::vector<StepRange>& ranges,
   if (saves && checkpoints_ == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(Name(), " joined a job without checkpoints"));
   }
+  // Those of the job that it went on from: from here on its state is another.
+  if (copies_ == nullptr && !held_.empty()) held_.KeepOnly(0);
   // Too little memory for it is told by CheckpointRequest.
   if (saves) checkpoints_->Prepare().IgnoreError();
   for (size_t i = 0; i < ranges.size(); ++i) {
@@ -654,6 +688,10 @@ absl::Status RankWorker::RunRange(const StepRange& range, int64_t step_after,
   StepResult result;
   StepReport own;
   record_.BeginRange(program->second.partition->training ? program->second.step.get() : nullptr);
+  const bool copies = copies_ != nullptr && program->second.partition->training;
+  if (copies && range.count > 0) {
+    WEFT_RETURN_IF_ERROR(AfterCopy(range.first_step, copies_->BeforeStep(range.first_step)));
+  }
   for (int64_t i = 0; i < range.count; ++i) {
     options.step = range.first_step + i;
     options.next_step = i + 1 < range.count ? options.step + 1 : step_after;
@@ -697,8 +735,19 @@ absl::Status RankWorker::RunRange(const StepRange& range, int64_t step_after,
       }
     }
     WEFT_RETURN_IF_ERROR(WatchVariables(program->second, options.step, nanoseconds));
+    if (copies) {
+      WEFT_RETURN_IF_ERROR(AfterCopy(options.step + 1, copies_->AfterStep(options.step + 1)));
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status RankWorker::AfterCopy(int64_t step, const absl::Status& status) {
+  if (status.ok()) return status;
+  failed_ = true;
+  Log(LogLevel::kWarning, Name(), " has no copy of its state after step ", step, ": ",
+      status.ToString());
+  return Annotate(status, Name());
 }
 
 absl::Status RankWorker::WatchVariables(const Program& program, int64_t step, int64_t nanoseconds) {
@@ -789,6 +838,7 @@ absl::StatusOr<ProgramText> RankWorker::Reply(const ProgramTextRequest& request)
 }
 
 absl::StatusOr<HeldState> RankWorker::Reply(const HeldStateRequest& request) {
+  if (copies_ != nullptr) copies_->Settle();
   return held_.State(request.verify);
 }
 

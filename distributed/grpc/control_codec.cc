@@ -146,6 +146,7 @@ rpc::MemoryRequirement Encode(const MemoryRequirement& requirement) {
   message.set_loading_bytes(requirement.loading_bytes);
   message.set_workspace_bytes(requirement.workspace_bytes);
   message.set_checkpoint_bytes(requirement.checkpoint_bytes);
+  message.set_copies_bytes(requirement.copies_bytes);
   message.set_on_device(requirement.on_device);
   message.set_device_constant_bytes(requirement.device_constant_bytes);
   message.set_nccl_bytes(requirement.nccl_bytes);
@@ -165,6 +166,7 @@ MemoryRequirement Decode(const rpc::MemoryRequirement& message) {
   requirement.loading_bytes = message.loading_bytes();
   requirement.workspace_bytes = message.workspace_bytes();
   requirement.checkpoint_bytes = message.checkpoint_bytes();
+  requirement.copies_bytes = message.copies_bytes();
   requirement.on_device = message.on_device();
   requirement.device_constant_bytes = message.device_constant_bytes();
   requirement.nccl_bytes = message.nccl_bytes();

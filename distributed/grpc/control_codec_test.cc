@@ -129,13 +129,13 @@ TEST(ControlCodecTest, WorkerInfo) {
 // A part that was left out would make the sum smaller.
 TEST(ControlCodecTest, EachPartOfAMemoryRequirement) {
   const std::vector<int64_t MemoryRequirement::*> parts = {
-      &MemoryRequirement::variable_bytes,   &MemoryRequirement::arena_bytes,
-      &MemoryRequirement::constant_bytes,   &MemoryRequirement::packed_bytes,
-      &MemoryRequirement::staging_bytes,    &MemoryRequirement::input_bytes,
-      &MemoryRequirement::transport_bytes,  &MemoryRequirement::process_bytes,
-      &MemoryRequirement::loading_bytes,    &MemoryRequirement::workspace_bytes,
-      &MemoryRequirement::checkpoint_bytes, &MemoryRequirement::device_constant_bytes,
-      &MemoryRequirement::nccl_bytes};
+      &MemoryRequirement::variable_bytes,        &MemoryRequirement::arena_bytes,
+      &MemoryRequirement::constant_bytes,        &MemoryRequirement::packed_bytes,
+      &MemoryRequirement::staging_bytes,         &MemoryRequirement::input_bytes,
+      &MemoryRequirement::transport_bytes,       &MemoryRequirement::process_bytes,
+      &MemoryRequirement::loading_bytes,         &MemoryRequirement::workspace_bytes,
+      &MemoryRequirement::checkpoint_bytes,      &MemoryRequirement::copies_bytes,
+      &MemoryRequirement::device_constant_bytes, &MemoryRequirement::nccl_bytes};
   MemoryRequirement requirement;
   for (size_t i = 0; i < parts.size(); ++i) requirement.*parts[i] = int64_t{1} << (i + 30);
   const MemoryRequirement read = Decode(ThroughBytes(Encode(requirement)));
