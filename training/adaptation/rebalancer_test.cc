@@ -104,7 +104,7 @@ class LeavesOneOut final : public LossHandler {
   using Repartition = std::function<std::vector<JobProgram>(const Plan& plan)>;
   LeavesOneOut(PreparedJob& job, Repartition repartition)
       : job_(job), repartition_(std::move(repartition)) {}
-  absl::StatusOr<SettledStep> GoOn(Coordinator&, const absl::Status& loss, int64_t) override {
+  absl::StatusOr<WentOn> GoOn(Coordinator&, const absl::Status& loss, int64_t, int64_t) override {
     return loss;
   }
   bool wants_change(const Coordinator&) override { return ++boundaries_ == 10; }

@@ -36,6 +36,7 @@
 #include "training/job/fused_nodes.h"
 #include "training/job/job_search.h"
 #include "training/job/rank_device.h"
+#include "training/job/replication.h"
 
 namespace weft {
 namespace {
@@ -653,6 +654,7 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.stall_timeout_seconds = spec.stall_timeout_seconds;
   membership.checkpoints = spec.checkpoints;
   membership.commits = spec.commits;
+  membership.replication = ReplicationOf(job.programs, job.plan, spec.replicate_every);
   LoggedPhase join("join");
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<WorkerInfo> workers,
@@ -665,10 +667,16 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   join.End();
   WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job, evaluation));
   WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
+  return WriteInitialValues(coordinator, job, {});
+}
+
+absl::Status WriteInitialValues(Coordinator& coordinator, const PreparedJob& job,
+                                const std::set<std::string>& others) {
   std::map<std::string, Tensor> initial;
   for (const Graph* const graph : job.graphs()) {
     for (const Variable& variable : graph->variables()) {
-      if (variable.initial.valid()) initial[variable.name] = variable.initial;
+      const bool is_meant = variable.initial.valid() && !others.contains(variable.name);
+      if (is_meant) initial[variable.name] = variable.initial;
     }
   }
   const LoggedPhase phase("variables");

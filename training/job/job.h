@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,11 @@ std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, 
 absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
                       const std::string& version, std::vector<std::string> addresses,
                       const PreparedJob* evaluation = nullptr);
+
+// Hands the initial values of the graph's variables, but for these, to workers that have the
+// programs.
+absl::Status WriteInitialValues(Coordinator& coordinator, const PreparedJob& job,
+                                const std::set<std::string>& others);
 
 // Hands out the job's programs, and those of an evaluation within it, to workers that have joined.
 absl::Status AddPrograms(Coordinator& coordinator, const PreparedJob& job,

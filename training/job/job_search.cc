@@ -99,13 +99,13 @@ SearchOptions OptionsOf(const Graph& graph, const JobSpec& spec, const CostModel
 class Surroundings {
  public:
   Surroundings(const PreparedJob& job, const JobSpec& spec)
-      : data_bytes_(NewDataSetSource(job.data)->max_bytes()), checkpoints_(spec.checkpoints) {}
+      : data_bytes_(NewDataSetSource(job.data)->max_bytes()), copies_(CopiesOf(spec)) {}
   // Where the data set is not known.
-  explicit Surroundings(const JobSpec& spec) : data_bytes_(0), checkpoints_(spec.checkpoints) {}
+  explicit Surroundings(const JobSpec& spec) : data_bytes_(0), copies_(CopiesOf(spec)) {}
 
-  // Data set and the copy that checkpoints are written from.
+  // Data set and the copies of the rank's own state.
   int64_t FixedBytes(const Partition& partition) const {
-    return data_bytes_ + (checkpoints_ ? SavedBytes(partition) : 0);
+    return data_bytes_ + (copies_ > 0 ? copies_ * SavedBytes(partition) : 0);
   }
   static int64_t TransportBytes(const std::map<RankId, int64_t>& unexpected_bytes, RankId own,
                                 int ranks) {
@@ -120,6 +120,11 @@ class Surroundings {
   }
 
  private:
+  // One that checkpoints are written from, two for who goes on after a loss. Those of other ranks,
+  // which it may keep besides, are not known here.
+  static int64_t CopiesOf(const JobSpec& spec) {
+    return (spec.checkpoints ? 1 : 0) + (spec.replicate_every > 0 ? 2 : 0);
+  }
   static int64_t SavedBytes(const Partition& partition) {
     const std::vector<std::string> names = CheckpointedVariables(partition);
     const std::set<std::string> saved(names.begin(), names.end());
@@ -133,7 +138,7 @@ class Surroundings {
   }
 
   const int64_t data_bytes_;
-  const bool checkpoints_;
+  const int64_t copies_;
 };
 
 // Of one rank, all but the process; `nccl_bytes` are its card's. ResourceExhausted where that is

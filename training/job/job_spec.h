@@ -80,6 +80,8 @@ struct JobSpec {
   bool checkpoints = false;
   // Its ranks agree on each step (JobMembership::commits), so that it can go on without one.
   bool commits = false;
+  // After so many steps each rank's state is copied to another (Replication::every); 0 = never.
+  int64_t replicate_every = 0;
   // Only what its steps measure is wanted: its weights are thrown away.
   bool measures_only = false;
   // Earlier runs, from which the costs of its model are corrected (CostsOf).

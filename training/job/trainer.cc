@@ -103,7 +103,9 @@ class Loop {
         clock_(options.clock != nullptr ? *options.clock : RealClock()),
         watch_(options.watch),
         done_(options.first_step),
-        run_begin_(done_) {
+        run_begin_(done_),
+        told_(done_),
+        called_(options.hooks.size(), done_) {
     if (!job.updates.empty()) order_ = TurnOrderOf(job.updates);
   }
 
@@ -168,6 +170,8 @@ class Loop {
   int64_t done_;                    // steps
   int64_t run_begin_;               // of the newest run of steps: those done before it
   int64_t taken_ = 0;               // steps of that run whose reports have been taken
+  int64_t told_;                    // steps whose progress has been told: each once
+  std::vector<int64_t> called_;     // by hook: so many steps were done when it was called last
   bool gave_up_ = false;            // a loss has ended the run
   int64_t stretch_ = 1;
   std::string kind_ = kTrainingSteps;      // of the programs that steps run
@@ -244,6 +248,7 @@ int64_t Loop::StretchEnd() const {
                        watch_ != nullptr || options_.losses != nullptr;
   int64_t end = may_end ? std::min(options_.steps, done_ + stretch_) : options_.steps;
   for (const LoopHook* hook : options_.hooks) end = std::min(end, hook->NextCall(done_));
+  if (!result_.end.empty()) end = std::min(end, told_);  // where a hook has ended the run
   const bool many_ranges = order_.has_value() || options_.noise_every > 0;
   return many_ranges ? std::min(end, done_ + kMaxRanges) : end;
 }
@@ -300,6 +305,8 @@ void Loop::TakeTurn(int64_t step, TrainProgress& done) {
 
 void Loop::Take(const StepReport& report, int64_t step, const std::string& program) {
   first_step_.reset();
+  if (step < told_) return;  // it is done again, after a loss
+  told_ = step + 1;
   TrainProgress done = ProgressOf(report, *job_.data);
   done.step = step;
   done.program = program;
@@ -338,18 +345,21 @@ absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges) {
 }
 
 absl::Status Loop::GoOn(const absl::Status& loss, const std::vector<StepRange>& ranges) {
-  auto settled = options_.losses->GoOn(coordinator_, loss, taken_);
-  if (!settled.ok()) {
+  const auto went_on = options_.losses->GoOn(coordinator_, loss, run_begin_, taken_);
+  if (!went_on.ok()) {
     gave_up_ = true;
-    return settled.status();
+    return went_on.status();
   }
-  // The first of them may be kept no more.
-  int64_t index = settled->steps - static_cast<int64_t>(settled->reports.size());
-  for (const StepReport& report : settled->reports) TakeOf(ranges, report, index++);
+  if (!went_on->back_to.has_value()) {
+    const SettledStep& settled = went_on->settled;
+    // The first of them may be kept no more.
+    int64_t index = settled.steps - static_cast<int64_t>(settled.reports.size());
+    for (const StepReport& report : settled.reports) TakeOf(ranges, report, index++);
+  }
   if (options_.checkpointer != nullptr) {
     options_.checkpointer->GiveUp("a worker that had a part of it is lost");
   }
-  done_ = run_begin_ + settled->steps;
+  done_ = went_on->back_to.value_or(run_begin_ + went_on->settled.steps);
   MembersChanged();
   return absl::OkStatus();
 }
@@ -403,12 +413,16 @@ absl::Status Loop::RunStretch(const std::vector<StepRange>& ranges, int64_t end)
 absl::Status Loop::CallHooks() {
   for (size_t i = 0; i < options_.hooks.size();) {
     LoopHook* const hook = options_.hooks[i];
-    if (hook->NextCall(done_ - 1) == done_) {
+    // Steps that are done again after a loss have the results that they had.
+    if (called_[i] < done_ && hook->NextCall(done_ - 1) == done_) {
+      const int64_t at = done_;
       const absl::StatusOr<std::string> end = hook->Call(coordinator_, done_);
       if (!end.ok()) {
         WEFT_RETURN_IF_ERROR(Survive(end.status()));
-        continue;  // once more, on the workers that are left
+        if (done_ != at) return absl::OkStatus();  // when the job is here again
+        continue;                                  // once more, on the workers that are left
       }
+      called_[i] = done_;
       if (result_.end.empty()) result_.end = *end;
     }
     ++i;
@@ -419,7 +433,8 @@ absl::Status Loop::CallHooks() {
 absl::Status Loop::SaveLast() {
   Checkpointer* const checkpointer = options_.checkpointer;
   if (checkpointer == nullptr) return absl::OkStatus();
-  while (checkpointer->last_step() < done_) {
+  const int64_t at = done_;
+  while (done_ == at && checkpointer->last_step() < done_) {
     WEFT_ASSIGN_OR_RETURN(const std::string folder,
                           checkpointer->Begin(coordinator_, done_, HookState()));
     if (!folder.empty()) WEFT_RETURN_IF_ERROR(RunStretch({Snapshot(folder)}, done_));
@@ -464,18 +479,24 @@ absl::Status Loop::End() {
 
 absl::StatusOr<TrainResult> Loop::Run() {
   if (done_ < options_.steps) first_step_.emplace("first step");
-  while (done_ < options_.steps && result_.end.empty() && !result_.stopped) {
-    if (options_.stop != nullptr && options_.stop()) {
-      result_.stopped = true;
-      break;
+  while (true) {
+    while (!result_.stopped && done_ < (result_.end.empty() ? options_.steps : told_)) {
+      if (options_.stop != nullptr && options_.stop()) {
+        result_.stopped = true;
+        break;
+      }
+      const absl::Status ran = RunNext();
+      if (!ran.ok()) WEFT_RETURN_IF_ERROR(Survive(ran));
     }
-    const absl::Status ran = RunNext();
-    if (!ran.ok()) WEFT_RETURN_IF_ERROR(Survive(ran));
+    // A loss may take the state back to an earlier step.
+    const int64_t at = done_;
+    const absl::Status ended = End();
+    if (!ended.ok()) {
+      WEFT_RETURN_IF_ERROR(Survive(ended));
+    } else if (done_ == at) {
+      return std::move(result_);
+    }
   }
-  for (absl::Status ended = End(); !ended.ok(); ended = End()) {
-    WEFT_RETURN_IF_ERROR(Survive(ended));
-  }
-  return std::move(result_);
 }
 
 }  // namespace

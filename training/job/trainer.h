@@ -50,17 +50,26 @@ class StepWatch {
   virtual void MembersChanged() {}
 };
 
+// Where a job stands that goes on after a loss.
+struct WentOn {
+  SettledStep settled;
+  // Not as `settled` says, but after so many steps of the job, at which somebody still had all of
+  // the state: at most as many as were done. Steps after it are done again.
+  std::optional<int64_t> back_to = std::nullopt;
+};
+
 // Has a job go on that loses a worker, and changes its members between steps. Called by the loop's
 // thread while no step runs.
 class LossHandler {
  public:
   virtual ~LossHandler() = default;
-  // A call has ended with `loss`: RunSteps, or one after it. `reported`: steps of the newest
-  // RunSteps whose reports have come. On success the coordinator's workers are those that are left,
-  // with programs of the job's names, and their state is that after the steps of that RunSteps that
-  // are returned. An error: the run ends with it; `loss` itself where nobody is lost.
-  virtual absl::StatusOr<SettledStep> GoOn(Coordinator& coordinator, const absl::Status& loss,
-                                           int64_t reported) = 0;
+  // A call has ended with `loss`: RunSteps, or one after it. `before`: steps of the job that were
+  // done before the newest RunSteps; `reported`: steps of that whose reports have come. On success
+  // the coordinator's workers are those that are left, with programs of the job's names, and their
+  // state is that after the steps that are returned. An error: the run ends with it; `loss` itself
+  // where nobody is lost.
+  virtual absl::StatusOr<WentOn> GoOn(Coordinator& coordinator, const absl::Status& loss,
+                                      int64_t before, int64_t reported) = 0;
   // Whether members are to change now: a worker wants to leave, or has come.
   virtual bool wants_change(const Coordinator& coordinator) { return coordinator.has_leaving(); }
   // Members change, after `step` steps; then as after GoOn. False: the job cannot do without a

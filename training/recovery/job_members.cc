@@ -7,7 +7,10 @@
 #include "distributed/state_handover.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
-#include "tensor/device_id.h"
+#include "training/job/replication.h"
+#include "training/job/resume.h"
+#include "training/recovery/held_source.h"
+#include "training/recovery/initial_source.h"
 
 namespace weft {
 namespace {
@@ -45,7 +48,10 @@ JobMembers::JobMembers(PreparedJob& job, const JobRecoveryOptions& options)
 void JobMembers::Begin(const Coordinator& coordinator) {
   if (!places_.empty()) return;
   places_ = coordinator.members();
-  for (int rank = 0; rank < coordinator.size(); ++rank) ranks_.push_back(rank);
+  for (int rank = 0; rank < coordinator.size(); ++rank) {
+    ranks_.push_back(rank);
+    wanted_as_.push_back(rank);
+  }
 }
 
 double JobMembers::Lap() {
@@ -129,68 +135,19 @@ bool JobMembers::CanSpare(const Coordinator& coordinator, const std::vector<int>
   return without.Next().ok();
 }
 
-void JobMembers::Put(int place, const Arrival& arrival) {
+void JobMembers::Place(const Arrival& arrival) {
+  const auto found = std::find(wanted_as_.begin(), wanted_as_.end(), arrival.place);
+  if (found == wanted_as_.end()) {
+    // Of a plan before this one: nobody needs it any more.
+    if (options_.on_lost != nullptr) options_.on_lost({arrival.client});
+    return;
+  }
+  const int place = static_cast<int>(found - wanted_as_.begin());
+  if (membership_.Come(place) == 0) return;
   JobMember& member = At(place);
   member.client = arrival.client;
   member.address = arrival.address;
   Log(LogLevel::kInfo, arrival.client->name(), " has come for place ", place);
-}
-
-void JobMembers::Place(const Coordinator& coordinator, const Arrival& arrival) {
-  if (arrival.place != kAnyPlace) {
-    // Somebody else may have taken it meanwhile.
-    if (membership_.Come(arrival.place) != 0) return Put(arrival.place, arrival);
-    return waiting_.Add({kAnyPlace, arrival.client, arrival.address, DeviceAt(arrival.place)});
-  }
-  JobMember newcomer = {arrival.client, arrival.address};
-  newcomer.device = arrival.device;
-  if (const absl::Status fits = coordinator.CheckNewcomer(newcomer); !fits.ok()) {
-    options_.say(absl::StrCat("warning: a worker that has come cannot be used: ",
-                              std::string(fits.message())));
-    options_.source->Refuse(*arrival.client, fits);
-    return;
-  }
-  waiting_.Add(arrival);
-}
-
-void JobMembers::LetGo() {
-  for (const Arrival& gone : waiting_.TakeGone()) {
-    const bool leaves = gone.client->is_leaving() && !gone.client->is_lost();
-    options_.say(absl::StrCat(leaves ? "left   " : "lost   ", gone.client->name(),
-                              ", which was waiting for a place"));
-    const auto& told = leaves ? options_.on_left : options_.on_lost;
-    if (told != nullptr) told({gone.client});
-  }
-}
-
-void JobMembers::PlaceWaiting() {
-  if (waiting_.empty()) return;
-  const int before = membership_.size();
-  const std::vector<WaitingWorkers::Placed> placed = waiting_.FillPlaces(membership_, devices_);
-  for (int place = before; place < membership_.size(); ++place) {
-    places_.emplace_back();
-    devices_.push_back(devices_[static_cast<size_t>(membership_.PeerOf(place))]);
-  }
-  for (const auto& [place, arrival] : placed) {
-    Put(place, arrival);
-    // It has said what it is; a place of the plan may have been another of that kind.
-    if (!arrival.device.empty()) At(place).device = arrival.device;
-    unasked_.insert(arrival.client);
-  }
-}
-
-std::string JobMembers::WaitText(const Arrival& arrival) const {
-  std::string text =
-      absl::StrCat("spare  ", arrival.client->name(), " waits for the place of a lost worker");
-  if (!arrival.may_add) return text;
-  if (!membership_.has_room()) {
-    return absl::StrCat(text, ": the job has one micro-batch for each of its replicas, ",
-                        job_.plan.micro_batches, "; --micro-batches makes room for more");
-  }
-  const int needed = job_.plan.mesh.tensor * job_.plan.mesh.pipeline;
-  return needed == 1
-             ? text
-             : absl::StrCat(text, ", or until there are ", needed, ", for one more replica");
 }
 
 bool JobMembers::TakeArrivals(const Coordinator& coordinator) {
@@ -218,7 +175,9 @@ bool JobMembers::TakeArrivals(const Coordinator& coordinator) {
 void JobMembers::WantVacancies() {
   if (options_.source == nullptr) return;
   for (const int place : membership_.vacancies()) {
-    if (place < membership_.planned() && !refused_.contains(place)) options_.source->Want(place);
+    if (!refused_.contains(place)) {
+      options_.source->Want(wanted_as_[static_cast<size_t>(place)]);
+    }
   }
 }
 
@@ -254,32 +213,129 @@ absl::Status JobMembers::TakeIn(Coordinator& coordinator, const NextMembers& nex
     members.push_back(At(place));
     members.back().keeps_state = membership_.has_state(place);
   }
+  coordinator.set_replication(ReplicationOf(job_.programs, job_.plan, options_.replicate_every));
   WEFT_RETURN_IF_ERROR(coordinator.GoOnAs(members));
-  times_.join += Lap();
-  const PreparedJob* evaluation = nullptr;
-  if (options_.evaluation != nullptr) {
-    WEFT_ASSIGN_OR_RETURN(evaluation, options_.evaluation());
-  }
-  WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job_, evaluation));
-  times_.programs += Lap();
+  WEFT_RETURN_IF_ERROR(Equip(coordinator));
   WEFT_RETURN_IF_ERROR(HandOverState(coordinator, next.handovers));
   times_.state += Lap();
   if (options_.on_plan != nullptr) options_.on_plan(job_.plan);
   return absl::OkStatus();
 }
 
-std::vector<int> JobMembers::FindLost(const NextMembers& next) {
+absl::Status JobMembers::Equip(Coordinator& coordinator) {
+  const PreparedJob* evaluation = nullptr;
+  if (options_.evaluation != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(evaluation, options_.evaluation());
+  }
+  return AddPrograms(coordinator, job_, evaluation);
+}
+
+absl::StatusOr<std::unique_ptr<StateSource>> JobMembers::FindState(
+    const std::vector<WorkerClient*>& holders) {
+  std::unique_ptr<StateSource> found;
+  std::string why = "its workers hold no copies of it (--replicate)";
+  if (options_.replicate_every > 0) {
+    absl::StatusOr<HeldSource> held = HeldSource::FindNewest(holders, StateNames(job_));
+    if (held.ok()) found = std::make_unique<HeldSource>(*std::move(held));
+    if (!held.ok()) why = std::string(held.status().message());
+  }
+  if (options_.checkpoint != nullptr) {
+    const int64_t after = found == nullptr ? -1 : found->step();
+    absl::StatusOr<std::unique_ptr<StateSource>> checkpoint = options_.checkpoint(after);
+    if (!checkpoint.ok()) {
+      options_.say(absl::StrCat("warning: a checkpoint cannot be used: ",
+                                std::string(checkpoint.status().message())));
+    } else if (*checkpoint != nullptr) {
+      found = *std::move(checkpoint);
+    }
+  }
+  if (found == nullptr && options_.replicate_every > 0 && options_.begins_anew) {
+    found = std::make_unique<InitialSource>(job_);
+  }
+  if (found != nullptr) return found;
+  return absl::FailedPreconditionError(absl::StrCat("no state of the job is left: ", why, ", and ",
+                                                    options_.checkpoint == nullptr
+                                                        ? "it has no checkpoints (--checkpoint)"
+                                                        : "no checkpoint of it is whole"));
+}
+
+absl::Status JobMembers::BeginAgain(Coordinator& coordinator, const SurvivorPlan& next,
+                                    StateSource& source) {
+  WEFT_ASSIGN_OR_RETURN(job_.programs, options_.repartition(next.plan));
+  job_.plan = next.plan;
+  job_.planned = {};
+  std::vector<JobMember> members;
+  for (const int place : next.ranks) members.push_back(At(place));
+  coordinator.set_replication(ReplicationOf(job_.programs, job_.plan, options_.replicate_every));
+  WEFT_RETURN_IF_ERROR(coordinator.BeginAgainAs(members));
+  WEFT_RETURN_IF_ERROR(Equip(coordinator));
+  WEFT_RETURN_IF_ERROR(WriteInitialValues(coordinator, job_, StateNames(job_)));
+  WEFT_RETURN_IF_ERROR(Restore(coordinator, job_, source));
+  if (options_.on_plan != nullptr) options_.on_plan(job_.plan);
+  return absl::OkStatus();
+}
+
+void JobMembers::Settle(const SurvivorPlan& next) {
+  come_.clear();
+  std::vector<JobMember> places;
+  std::vector<int> wanted_as;
+  for (const int place : next.ranks) {
+    if (!membership_.has_state(place)) come_.push_back(At(place).client->name());
+    places.push_back(At(place));
+    wanted_as.push_back(wanted_as_[static_cast<size_t>(place)]);
+  }
+  membership_ = Membership(next.plan);
+  places_ = std::move(places);
+  wanted_as_ = std::move(wanted_as);
+  refused_.clear();
+  ranks_.clear();
+  for (size_t rank = 0; rank < places_.size(); ++rank) ranks_.push_back(static_cast<int>(rank));
+}
+
+absl::StatusOr<JobMembers::Rebuilt> JobMembers::Rebuild(Coordinator& coordinator,
+                                                        const std::vector<WorkerClient*>& givers) {
+  Begin(coordinator);
+  while (true) {
+    if (options_.wait > absl::ZeroDuration()) Await();
+    std::vector<int> taken;
+    std::vector<WorkerClient*> holders = givers;
+    for (int place = 0; place < membership_.size(); ++place) {
+      if (membership_.is_empty(place)) continue;
+      taken.push_back(place);
+      if (membership_.has_state(place)) holders.push_back(At(place).client);
+    }
+    WEFT_ASSIGN_OR_RETURN(const SurvivorPlan next, PlanForFewer(membership_.plan(), taken));
+    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<StateSource> source, FindState(holders));
+    const absl::Status begun = BeginAgain(coordinator, next, *source);
+    if (begun.ok()) {
+      // The plan has no place for them.
+      std::vector<int> rest;
+      for (const int place : taken) {
+        if (!std::binary_search(next.ranks.begin(), next.ranks.end(), place)) rest.push_back(place);
+      }
+      LosePlaces(rest);
+      Settle(next);
+      return Rebuilt{source->step(), source->text()};
+    }
+    Log(LogLevel::kWarning, "the job could not begin again: ", begun.ToString());
+    const std::vector<int> lost = IsLoss(begun) ? FindLost(taken) : std::vector<int>();
+    if (lost.empty() && !LeaveNewcomersOut(taken, begun)) return begun;
+    LosePlaces(lost);
+  }
+}
+
+std::vector<int> JobMembers::FindLost(const std::vector<int>& places) {
   std::vector<int> lost;
-  for (const int place : next.places) {
+  for (const int place : places) {
     const absl::Status answer = At(place).client->Ask(StepProgressRequest{}).status();
     if (absl::IsUnavailable(answer) || absl::IsDeadlineExceeded(answer)) lost.push_back(place);
   }
   return lost;
 }
 
-bool JobMembers::LeaveNewcomersOut(const NextMembers& next, const absl::Status& why) {
+bool JobMembers::LeaveNewcomersOut(const std::vector<int>& places, const absl::Status& why) {
   std::vector<int> newcomers;
-  for (const int place : next.places) {
+  for (const int place : places) {
     if (!membership_.has_state(place)) newcomers.push_back(place);
   }
   if (newcomers.empty()) return false;
@@ -331,8 +387,8 @@ absl::Status JobMembers::Change(Coordinator& coordinator) {
       return absl::OkStatus();
     }
     Log(LogLevel::kWarning, "members could not change: ", taken.ToString());
-    const std::vector<int> lost = IsLoss(taken) ? FindLost(next) : std::vector<int>();
-    if (lost.empty() && !LeaveNewcomersOut(next, taken)) return taken;
+    const std::vector<int> lost = IsLoss(taken) ? FindLost(next.places) : std::vector<int>();
+    if (lost.empty() && !LeaveNewcomersOut(next.places, taken)) return taken;
     LosePlaces(lost);
   }
 }

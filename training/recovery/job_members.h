@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,14 +16,25 @@
 #include "distributed/worker_source.h"
 #include "graph/plan.h"
 #include "platform/clock.h"
+#include "training/checkpoint/state_source.h"
 #include "training/job/job.h"
 #include "training/recovery/membership.h"
-#include "training/recovery/prepared_programs.h"
-#include "training/recovery/waiting_workers.h"
+#include "training/recovery/survivor_plan.h"
 
 namespace weft {
 
 struct JobRecoveryOptions {
+  // The ranks agree on each step (JobSpec::commits): where a whole replica is left, the job goes on
+  // with the variables that its workers have. Else, and always without it, with an earlier state.
+  bool commits = true;
+  // After so many steps each rank's state is copied to another (JobSpec::replicate_every), and the
+  // job may go on from those copies; 0: there are none.
+  int64_t replicate_every = 0;
+  // The newest whole checkpoint of the job of a later step than `after`; null: there is none. May
+  // be null: the job has no checkpoints.
+  std::function<absl::StatusOr<std::unique_ptr<StateSource>>(int64_t after)> checkpoint = nullptr;
+  // Whether the run began with the initial values of the graph, and not with a checkpoint.
+  bool begins_anew = true;
   // The programs of the job's steps under another plan (PartitionTraining).
   std::function<absl::StatusOr<std::vector<JobProgram>>(const Plan& plan)> repartition;
   // The evaluation within the job, prepared anew for the job as it is now
@@ -85,6 +96,17 @@ class JobMembers {
   // that is lost meanwhile is one more of the lost; newcomers that cannot be used are left out. An
   // error: those that are left cannot go on.
   absl::Status Change(Coordinator& coordinator);
+  // What Rebuild has gone on from.
+  struct Rebuilt {
+    int64_t step = 0;  // steps of the job that were done
+    std::string source;
+  };
+  // The same where no whole replica is left, or their variables are of no use: all that are left
+  // begin anew, under a plan for so many (PlanForFewer), with the newest state that one of these
+  // has: copies in the memory of the members and of `givers`; a checkpoint; with copies that were
+  // not made yet, the beginning of the run. FailedPrecondition where there is no such state.
+  absl::StatusOr<Rebuilt> Rebuild(Coordinator& coordinator,
+                                  const std::vector<WorkerClient*>& givers = {});
   // Names of those that the newest Change has taken in.
   const std::vector<std::string>& come() const { return come_; }
   // Of the newest Change.
@@ -121,15 +143,24 @@ class JobMembers {
   // The time since the mark, which moves here.
   double Lap();
   absl::Status TakeIn(Coordinator& coordinator, const NextMembers& next);
-  std::vector<int> FindLost(const NextMembers& next);
+  // Where the state is when no member has what is needed of it.
+  absl::StatusOr<std::unique_ptr<StateSource>> FindState(const std::vector<WorkerClient*>& holders);
+  // Members at these places (of the plan so far) begin anew under this plan, with this state.
+  absl::Status BeginAgain(Coordinator& coordinator, const SurvivorPlan& next, StateSource& source);
+  // They have: places are those of the plan from here on.
+  void Settle(const SurvivorPlan& next);
+  // What follows where members join: their programs.
+  absl::Status Equip(Coordinator& coordinator);
+  std::vector<int> FindLost(const std::vector<int>& places);
   // Where newcomers are among them: the job does without.
-  bool LeaveNewcomersOut(const NextMembers& next, const absl::Status& why);
+  bool LeaveNewcomersOut(const std::vector<int>& places, const absl::Status& why);
 
   PreparedJob& job_;
   const JobRecoveryOptions& options_;
   Clock& clock_;
   Membership membership_;
   std::vector<JobMember> places_;  // by place; empty before the first call
+  std::vector<int> wanted_as_;     // by place: what WorkerSource calls it
   std::vector<int> ranks_;         // place of each rank
   // By place: what the plan's worker computes on, "cuda:1"; "" = not known.
   std::vector<std::string> devices_;

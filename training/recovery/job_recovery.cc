@@ -24,6 +24,17 @@ std::vector<int> Others(int size, const std::vector<int>& left) {
   return others;
 }
 
+// Of these clients, those that answer.
+std::vector<int> FindLeft(const std::vector<WorkerClient*>& clients) {
+  std::vector<int> left;
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const absl::Status answer = clients[i]->Ask(StepProgressRequest{}).status();
+    const bool is_lost = absl::IsUnavailable(answer) || absl::IsDeadlineExceeded(answer);
+    if (!is_lost) left.push_back(static_cast<int>(i));
+  }
+  return left;
+}
+
 // "worker:1 (pid 4711) was killed by signal 9 (Killed)", without who waited for it. Where it is
 // told by one that has lost it, behind the name of one that is out: "worker:1 (10.0.0.8:4000):
 // ...".
@@ -62,80 +73,119 @@ std::string JobRecovery::WhyNot(const PreparedJob& job, const JobSpec& spec, boo
   if (job.plan.zero > 0) {
     return absl::StrCat("with zero=", job.plan.zero, " each worker has state that no other has");
   }
-  if (!job.updates.empty()) return "a job of several updates in turn cannot be planned anew yet";
-  if (spec.stored != nullptr) {
-    return absl::StrCat("the partitions in '", spec.stored->folder, "' are for all its workers");
-  }
+  const std::string kind = WhyNotFromState(job, spec);
+  if (!kind.empty()) return kind;
   for (const JobProgram& program : job.programs) {
-    if (!absl::StartsWith(program.name, absl::StrCat(kTrainingSteps, "/"))) {
-      return absl::StrCat("its steps also run '", program.name, "', which is planned once");
-    }
-    // One replica has nobody to agree with. What further ones would need, JobMembers looks at.
-    const bool commits = job.plan.mesh.data < 2 ||
-                         std::all_of(program.partitions.begin(), program.partitions.end(),
+    const bool commits = std::all_of(program.partitions.begin(), program.partitions.end(),
                                      [](const Partition& partition) { return partition.commits; });
     if (!commits) return "its workers need each other while they update variables";
   }
   return "";
 }
 
-absl::StatusOr<SettledStep> JobRecovery::GoOn(Coordinator& coordinator, const absl::Status& loss,
-                                              int64_t reported) {
+std::string JobRecovery::WhyNotFromState(const PreparedJob& job, const JobSpec& spec) {
+  if (job.plan.mesh.size() < 2) return "it has one worker alone";
+  if (!job.updates.empty()) return "a job of several updates in turn cannot be planned anew yet";
+  if (spec.stored != nullptr) {
+    return absl::StrCat("the partitions in '", spec.stored->folder, "' are for all its workers");
+  }
+  for (const JobProgram& program : job.programs) {
+    if (absl::StartsWith(program.name, absl::StrCat(kTrainingSteps, "/"))) continue;
+    return absl::StrCat("its steps also run '", program.name, "', which is planned once");
+  }
+  return "";
+}
+
+absl::StatusOr<WentOn> JobRecovery::GoOn(Coordinator& coordinator, const absl::Status& loss,
+                                         int64_t before, int64_t reported) {
   Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
   const int64_t begin = clock.MonotonicNanos();
   const absl::Status known = options_.explain == nullptr ? loss : options_.explain(loss);
   Log(LogLevel::kWarning, "a worker may be lost: ", known.ToString());
-  const int before = coordinator.size();
+  const int workers = coordinator.size();
   std::vector<std::string> names;
-  for (int rank = 0; rank < before; ++rank) names.push_back(coordinator.name(rank));
-  std::vector<int> out;
-  RecoveryRecord record;
-  auto settled = GoOnOnce(coordinator, reported, out, record.settle_seconds);
-  if (!settled.ok()) {
-    return absl::UnavailableError(absl::StrCat(
-        std::string(known.message()),
-        "; the job cannot go on without it: ", std::string(settled.status().message())));
+  for (int rank = 0; rank < workers; ++rank) names.push_back(coordinator.name(rank));
+  Outcome outcome;
+  const absl::Status went_on = GoOnOnce(coordinator, reported, outcome);
+  if (!went_on.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat(std::string(known.message()),
+                     "; the job cannot go on without it: ", std::string(went_on.message())));
   }
-  if (out.empty()) return loss;  // all workers answer: a peer's error ended the run
-  losses_ += static_cast<int64_t>(out.size());
-  for (const int rank : out) record.lost.push_back(names[static_cast<size_t>(rank)]);
-  record.come = members_.come();
-  record.before = before;
-  record.after = coordinator.size();
-  record.seconds = SecondsSince(begin);
-  record.times = members_.times();
+  if (outcome.out.empty()) return loss;  // all workers answer: a peer's error ended the run
+  losses_ += static_cast<int64_t>(outcome.out.size());
+  std::vector<std::string> lost;
+  for (const int rank : outcome.out) lost.push_back(names[static_cast<size_t>(rank)]);
+  const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
   const std::string come =
       record.come.empty()
           ? ""
-          : absl::StrCat(" with ", absl::StrJoin(record.come, ", "), " in its place");
-  options_.say(absl::StrFormat(
-      "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated (%s)",
-      CauseOf(known, record.lost), coordinator.size(), before, job_.plan.mesh.ToString(), come,
-      record.seconds, PartsText(record)));
-  records_.push_back(std::move(record));
-  return settled;
+          : absl::StrCat(" with ", absl::StrJoin(members_.come(), ", "), " in its place");
+  std::string from, cost = "no step is lost or repeated";
+  if (outcome.went_on.back_to.has_value()) {
+    const int64_t back_to = *outcome.went_on.back_to;
+    const int64_t done = before + std::max(reported, outcome.went_on.settled.steps);
+    from = absl::StrCat(" from ", outcome.source, ", step ", back_to);
+    const int64_t again = std::max<int64_t>(0, done - back_to);
+    cost = absl::StrCat(again == 1 ? "1 step is" : absl::StrCat(again, " steps are"),
+                        " done again, no sample is lost or repeated");
+  }
+  options_.say(absl::StrFormat("lost   %s; %d of %d workers go on as %s%s%s after %.2f s: %s",
+                               CauseOf(known, lost), coordinator.size(), workers,
+                               job_.plan.mesh.ToString(), come, from, seconds, cost));
+  return outcome.went_on;
 }
 
-absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t reported,
-                                                  std::vector<int>& out, double& settle_seconds) {
-  Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
-  const int64_t begin = clock.MonotonicNanos();
-  WEFT_ASSIGN_OR_RETURN(SettledStep settled,
-                        SettleStep(coordinator.clients(), coordinator.runs(), reported));
-  settle_seconds = SecondsSince(begin);
+absl::Status JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t reported, Outcome& outcome) {
+  const std::vector<WorkerClient*> clients = coordinator.clients();
+  auto settled = SettleStep(clients, coordinator.runs(), reported);
+  std::vector<int> left = settled.ok() ? settled->left : FindLeft(clients);
   const std::set<int> left_out = std::exchange(left_out_, {});
-  std::erase_if(settled.left, [&](int rank) { return left_out.contains(rank); });
-  if (static_cast<int>(settled.left.size()) == coordinator.size()) return settled;
-  out = Others(coordinator.size(), settled.left);
-  members_.Lose(coordinator, out);
-  WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
+  std::erase_if(left, [&](int rank) { return left_out.contains(rank); });
+  outcome.out = Others(coordinator.size(), left);
+  if (outcome.out.empty()) {
+    if (settled.ok()) outcome.went_on.settled = *std::move(settled);
+    return absl::OkStatus();
+  }
+  if (left.empty()) return absl::UnavailableError("all workers of the job are lost");
+  // With what the workers have, where replicas that are whole stand at one step.
+  absl::Status changed = settled.status();
+  const bool may_keep =
+      options_.commits && settled.ok() && members_.CanSpare(coordinator, outcome.out);
+  members_.Lose(coordinator, outcome.out);
+  if (may_keep) {
+    changed = members_.Change(coordinator);
+    if (changed.ok()) {
+      outcome.went_on.settled = *std::move(settled);
+      has_arrivals_ = false;
+      return absl::OkStatus();
+    }
+    Log(LogLevel::kWarning, "replicas that are whole cannot go on: ", changed.ToString());
+  }
+  const auto rebuilt = members_.Rebuild(coordinator);
+  if (!rebuilt.ok()) return rebuilt.status();
+  if (settled.ok()) outcome.went_on.settled.steps = settled->steps;
+  outcome.went_on.back_to = rebuilt->step;
+  outcome.source = rebuilt->source;
   has_arrivals_ = false;
-  return settled;
+  return absl::OkStatus();
 }
 
 bool JobRecovery::wants_change(const Coordinator& coordinator) {
   has_arrivals_ = members_.TakeArrivals(coordinator) || has_arrivals_;
   return has_arrivals_ || coordinator.has_leaving();
+}
+
+absl::Status JobRecovery::RebuildFromNow(Coordinator& coordinator, int64_t step,
+                                         const std::vector<int>& leaving,
+                                         const std::vector<WorkerClient*>& givers) {
+  // It is the newest state then, and whole.
+  WEFT_RETURN_IF_ERROR(coordinator.AskAll(HoldStateRequest{.step = step}).status());
+  members_.Leave(coordinator, leaving);
+  WEFT_ASSIGN_OR_RETURN(const JobMembers::Rebuilt rebuilt, members_.Rebuild(coordinator, givers));
+  if (rebuilt.step == step) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the job stands after step ", step, ", and its state is ",
+                                          rebuilt.source, " after step ", rebuilt.step));
 }
 
 absl::StatusOr<bool> JobRecovery::ChangeMembers(Coordinator& coordinator, int64_t step) {
@@ -152,9 +202,14 @@ absl::StatusOr<bool> JobRecovery::ChangeMembers(Coordinator& coordinator, int64_
     left.push_back(client);
     names.push_back(client->name());
   }
-  if (!members_.CanSpare(coordinator, leaving)) return false;
-  members_.Leave(coordinator, leaving);
-  WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
+  const bool may_keep = options_.commits && members_.CanSpare(coordinator, leaving);
+  if (!may_keep && options_.replicate_every == 0) return false;
+  if (may_keep) {
+    members_.Leave(coordinator, leaving);
+    WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
+  } else {
+    WEFT_RETURN_IF_ERROR(RebuildFromNow(coordinator, step, leaving, left));
+  }
   has_arrivals_ = false;
   if (!left.empty() && options_.on_left != nullptr) options_.on_left(left);
   const double seconds = SecondsSince(begin);

@@ -41,15 +41,17 @@ class JobRecovery final : public LossHandler {
       : job_(job), options_(std::move(options)), members_(job_, options_) {}
 
   // Why a job of this plan, spec and kind cannot go on without a worker, with what to do; "" = it
-  // can. Such a job need not agree on steps (JobSpec::commits). With `may_grow`, workers may come
-  // while it runs: then one replica is enough to begin with.
-  static std::string WhyNot(const PreparedJob& job, const JobSpec& spec, bool may_grow = false);
+  // can. Such a job need not agree on steps (JobSpec::commits).
+  static std::string WhyNot(const PreparedJob& job, const JobSpec& spec);
+  // Why a job of this kind cannot go on from an earlier state either (copies, checkpoints),
+  // whatever its plan; "" = it can.
+  static std::string WhyNotFromState(const PreparedJob& job, const JobSpec& spec);
 
   // The next GoOn goes on without this worker (its rank so far), though it answers.
   void LeaveOut(int rank) { left_out_.insert(rank); }
 
-  absl::StatusOr<SettledStep> GoOn(Coordinator& coordinator, const absl::Status& loss,
-                                   int64_t reported) override;
+  absl::StatusOr<WentOn> GoOn(Coordinator& coordinator, const absl::Status& loss, int64_t before,
+                              int64_t reported) override;
   bool wants_change(const Coordinator& coordinator) override;
   absl::StatusOr<bool> ChangeMembers(Coordinator& coordinator, int64_t step) override;
   // Workers that it has lost so, and gone on.
@@ -58,10 +60,19 @@ class JobRecovery final : public LossHandler {
   const std::vector<RecoveryRecord>& records() const { return records_; }
 
  private:
-  // `settle_seconds`: until all stood at one step.
-  absl::StatusOr<SettledStep> GoOnOnce(Coordinator& coordinator, int64_t reported,
-                                       std::vector<int>& out, double& settle_seconds);
-  double SecondsSince(int64_t nanos) const;
+  // How it has gone on, and without which ranks; `source`: what from, where not from what workers
+  // have.
+  struct Outcome {
+    WentOn went_on;
+    std::vector<int> out;
+    std::string source;
+  };
+  absl::Status GoOnOnce(Coordinator& coordinator, int64_t reported, Outcome& outcome);
+  // Where the members change, at a step boundary, though one of these has state of its own: all
+  // take up what all have now.
+  absl::Status RebuildFromNow(Coordinator& coordinator, int64_t step,
+                              const std::vector<int>& leaving,
+                              const std::vector<WorkerClient*>& givers);
 
   PreparedJob& job_;
   const JobRecoveryOptions options_;

@@ -28,14 +28,8 @@ class Membership {
   explicit Membership(const Plan& plan);
 
   int size() const { return static_cast<int>(places_.size()); }
-  // Places of the plan that the job began with.
-  int planned() const { return plan_.mesh.size(); }
-  int planned_replicas() const { return plan_.mesh.data; }
-  // The places of each replica, further ones last.
-  std::vector<std::vector<int>> replicas() const;
-  // Of the plan that the job began with: the rank that does what this place does in its replica,
-  // in the first one.
-  int PeerOf(int place) const;
+  // That the job began with, or was planned anew with (Membership is another one then).
+  const Plan& plan() const { return plan_; }
   // Of the worker that is in the place, or was last.
   int64_t incarnation(int place) const { return At(place).incarnation; }
   bool is_empty(int place) const { return At(place).state == State::kEmpty; }
@@ -69,7 +63,7 @@ class Membership {
   int further() const;
   int RankOf(int place) const;
 
-  const Plan plan_;
+  Plan plan_;
   std::vector<Place> places_;
 };
 

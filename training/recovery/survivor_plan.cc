@@ -19,6 +19,21 @@ std::vector<T> Of(const std::vector<T>& values, const std::vector<int>& ranks) {
   return chosen;
 }
 
+// Each stage is made of some that were beside each other, so that none comes before one that it
+// needs.
+void MergeStages(int stages, Plan& plan) {
+  const int before = plan.num_stages();
+  for (auto& [node, stage] : plan.stages) stage = stage * stages / before;
+  plan.mesh.pipeline = stages;
+  plan.chunks = 1;
+  plan.pins.clear();  // of the workers that there were; they are in the stages
+  if (stages == 1) {
+    plan.schedule = "gpipe";
+  } else if (plan.schedule == "interleaved") {
+    plan.schedule = "1f1b";
+  }
+}
+
 }  // namespace
 
 bool HasRoomFor(const Plan& plan, int replicas) {
@@ -99,6 +114,37 @@ absl::StatusOr<SurvivorPlan> PlanWithout(const Plan& plan, const std::vector<int
   // Each replica has its part in one micro-batch then.
   if (plan.whole_batch) next.micro_batches = next.mesh.data;
   return survivors;
+}
+
+absl::StatusOr<SurvivorPlan> PlanForFewer(const Plan& plan, const std::vector<int>& left) {
+  const int ranks = static_cast<int>(left.size());
+  if (ranks == 0) return absl::UnavailableError("no worker is left");
+  SurvivorPlan fewer = {plan, left};
+  if (ranks == plan.mesh.size()) return fewer;
+  Plan& next = fewer.plan;
+  next.prediction = {};
+  next.shares.clear();
+  const int shards = plan.mesh.tensor;
+  if (ranks < shards) {
+    if (plan.strict) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "a strict job keeps its ", shards, " shards (tp), on which its bits depend, and ", ranks,
+          ranks == 1 ? " worker is" : " workers are", " left"));
+    }
+    // Any other number of shards cuts other variables: the simplest one.
+    next.mesh.tensor = 1;
+    next.tensor_shardings.clear();
+  }
+  const int stages = std::min(plan.mesh.pipeline, ranks / next.mesh.tensor);
+  if (stages < plan.mesh.pipeline) MergeStages(stages, next);
+  next.mesh.data = std::min(plan.mesh.data, ranks / (next.mesh.tensor * stages));
+  fewer.ranks.resize(static_cast<size_t>(next.mesh.size()));
+  next.workers = Of(plan.workers, fewer.ranks);
+  next.hosts = Of(plan.hosts, fewer.ranks);
+  next.rank_threads = Of(plan.rank_threads, fewer.ranks);
+  // Each replica has its part in one micro-batch then.
+  if (plan.whole_batch) next.micro_batches = next.mesh.data;
+  return fewer;
 }
 
 }  // namespace weft
