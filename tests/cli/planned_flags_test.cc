@@ -64,6 +64,7 @@ const std::map<std::string, std::string>& OfRuns() {
       {"best", "a result"},
       {"rebalance", "moves micro-batches between steps"},
       {"on-loss", "what a lost worker ends"},
+      {"replicate", "where copies of the state are"},
       {"digest-every", "when replicas are compared"},
       {"on-divergence", "what replicas that differ end"},
       {"wait", "when a job goes on after a loss"},

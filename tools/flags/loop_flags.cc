@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "tools/console/exit_code.h"
@@ -78,8 +79,9 @@ void LoopFlags::Add(CLI::App& app) {
          "--on-loss", on_loss_,
          "when a worker is lost: continue goes on with the others from the same step, and takes "
          "in a worker in its place when one has come; wait waits for that one first; stop ends "
-         "the run (default continue). Both need others that have all of the state: replicas "
-         "without zero")
+         "the run (default continue). Where the others lack a part of the state, all go back to "
+         "their newest copies (--replicate) or to the newest checkpoint; without either the run "
+         "ends")
       ->type_name("continue|wait|stop")
       ->check(CLI::IsMember({kContinue, kWait, kStop}).description(""))
       ->group("placement");
@@ -88,12 +90,12 @@ void LoopFlags::Add(CLI::App& app) {
       ->type_name("SECONDS")
       ->check(AtLeastOne)
       ->group("placement");
-  app.add_option("--listen", listen_,
-                 "where workers may ask to join the job while it runs (worker --join): unix:/path "
-                 "or host:port; with keys also beyond this machine. They become further replicas, "
-                 "as far as there are micro-batches, or take the places of lost workers. Needs "
-                 "--local or --cluster")
-      ->type_name("ADDRESS")
+  app.add_option(
+         "--replicate", replicate_,
+         "copy what each worker alone has of the state (zero, pp, tp) into the memory of "
+         "another every N steps, of another host where there is one: what a lost worker had "
+         "comes from there, and at most N steps are done again")
+      ->type_name("every=N")
       ->group("placement");
   app.add_option("--detect", detect_,
                  "how soon a worker that does not answer is lost: default within 4 s, fast within "
@@ -158,6 +160,10 @@ absl::Status LoopFlags::Check(bool averages) const {
     return UsageError(absl::StrCat("--digest-every '", digest_every_,
                                    "' is not a number of steps; expected auto, 0 or N"));
   }
+  if (!replicate_.empty() && replicate_every() == 0) {
+    return UsageError(absl::StrCat("--replicate '", replicate_,
+                                   "' says no number of steps; expected every=N, as every=10"));
+  }
   const bool asks = !until_.empty() || patience_ > 0 || !best_output_.empty() ||
                     !eval_data_.empty() || !eval_labels_.empty() || !eval_metrics_.empty() ||
                     eval_averages_;
@@ -178,6 +184,13 @@ absl::Status LoopFlags::Check(bool averages) const {
 CheckpointOptions LoopFlags::Checkpoints(const DataSet& data) const {
   const Interval every = *ParseInterval(every_.empty() ? kDefaultEvery : every_, true);
   return {.every_steps = every.StepsOf(data), .every_seconds = every.seconds, .keep = keep_};
+}
+
+int64_t LoopFlags::replicate_every() const {
+  int64_t every = 0;
+  const bool good = absl::StartsWith(replicate_, kEvery) &&
+                    absl::SimpleAtoi(replicate_.substr(sizeof(kEvery) - 1), &every) && every > 0;
+  return good ? every : 0;
 }
 
 ReplicaCheckOptions LoopFlags::Comparing() const {

@@ -64,6 +64,8 @@ class LoopFlags {
   // Whether replicas are compared; and when, and what follows. REQUIRES: Check.
   bool compares() const { return digest_every_ != "0"; }
   ReplicaCheckOptions Comparing() const;
+  // After so many steps each rank's state is copied to another; 0: never. REQUIRES: Check.
+  int64_t replicate_every() const;
   const std::string& folder() const { return folder_; }
   const std::string& best_output() const { return best_output_; }
 
@@ -102,7 +104,8 @@ class LoopFlags {
   static constexpr char kStop[] = "stop";
   std::string on_loss_ = kContinue;
   int64_t wait_ = 60;  // seconds
-  std::string listen_;
+  static constexpr char kEvery[] = "every=";
+  std::string replicate_;  // "every=10"; "" = never
   static constexpr char kFast[] = "fast";
   std::string detect_ = "default";
   static constexpr char kAuto[] = "auto";

@@ -262,6 +262,24 @@ std::string JobLoop::Distrust(int64_t step) {
              : absl::StrCat(text, "; --resume goes on from ", store_->PathOf(left->back()));
 }
 
+std::function<absl::StatusOr<std::unique_ptr<StateSource>>(int64_t after)> JobLoop::Checkpoints() {
+  if (!store_.has_value()) return nullptr;
+  return [this](int64_t after) -> absl::StatusOr<std::unique_ptr<StateSource>> {
+    // One that is about to get its name may be the newest.
+    if (checkpointer_.has_value()) checkpointer_->GiveUp("a worker that had a part of it is lost");
+    WEFT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, store_->Steps());
+    if (steps.empty() || steps.back() <= after) return std::unique_ptr<StateSource>();
+    std::vector<std::string> notes;
+    auto newest = store_->OpenNewest(notes);
+    for (const std::string& note : notes) Note(absl::StrCat("warning: ", note));
+    WEFT_RETURN_IF_ERROR(newest.status());
+    if (!newest->has_value() || (**newest).index().step <= after) {
+      return std::unique_ptr<StateSource>();
+    }
+    return std::unique_ptr<StateSource>(std::make_unique<CheckpointSource>(**std::move(newest)));
+  };
+}
+
 RebalancerOptions JobLoop::Rebalancing() {
   RebalancerOptions options;
   options.moves = flags_.rebalances();

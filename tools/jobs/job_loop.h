@@ -23,6 +23,7 @@
 #include "training/checkpoint/checkpoint_store.h"
 #include "training/checkpoint/checkpointer.h"
 #include "training/checkpoint/flag_record.h"
+#include "training/checkpoint/state_source.h"
 #include "training/job/job.h"
 #include "training/job/periodic_evaluation.h"
 #include "training/job/trainer.h"
@@ -66,9 +67,12 @@ class JobLoop {
   bool may_grow() const { return !flags_.listen().empty(); }
   // How long a job waits for a worker in the place of a lost one.
   absl::Duration loss_wait() const { return flags_.loss_wait(); }
-  // Is told of each evaluation. Before Begin.
+  // The newest whole checkpoint of a later step than `after`, for a job that has lost a worker;
+  // null: there is none. What is being written is given up. Null function: the job saves none.
+  std::function<absl::StatusOr<std::unique_ptr<StateSource>>(int64_t after)> Checkpoints();
   // Whether a checkpoint is wanted now; asked between steps. Before Begin.
   void set_saves_now(std::function<bool()> saves_now) { saves_now_ = std::move(saves_now); }
+  // Is told of each evaluation. Before Begin.
   void set_listener(std::function<void(const Measurement&)> listener) {
     listener_ = std::move(listener);
   }

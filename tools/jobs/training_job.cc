@@ -187,12 +187,12 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
       loop.CheckSame(job->model, job->job, job->decisions, std::move(given_flags)));
   WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(job->model, job->training.loss, job->job, job->spec));
   AddEvaluationNotes(loop.evaluation(), job->job);
-  const bool may_grow = !flags.loop().listen().empty();
-  const std::string why_not = JobRecovery::WhyNot(job->job, job->spec, may_grow);
-  if (may_grow && !why_not.empty()) {
-    return UsageError(absl::StrCat("--listen: no worker can join this job: ", why_not));
-  }
-  job->spec.commits = flags.loop().continues() && why_not.empty();
+  job->spec.commits = flags.loop().continues() && JobRecovery::WhyNot(job->job, job->spec).empty();
+  const bool may_go_back =
+      flags.loop().continues() && JobRecovery::WhyNotFromState(job->job, job->spec).empty();
+  job->spec.replicate_every = may_go_back ? flags.loop().replicate_every() : 0;
+  job->goes_on =
+      job->spec.commits || (may_go_back && (flags.loop().saves() || job->spec.replicate_every > 0));
   if (!job->spec.commits) {
     for (JobProgram& program : job->job.programs) {
       for (Partition& partition : program.partitions) partition.commits = false;
@@ -214,11 +214,10 @@ void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Consol
     const std::string why = Rebalancer::WhyNothingMoves(job.job.plan);
     if (!why.empty()) *console.err << "note   --rebalance can do nothing: " << why << "\n";
   }
-  if (!job.spec.commits && !job.spec.cluster.spares.empty()) {
-    *console.err << "note   the cluster's spares do nothing for this job: "
-                 << (flags.loop().continues()
-                         ? Printable(JobRecovery::WhyNot(job.job, job.spec))
-                         : std::string("it ends when it loses a worker (--on-loss stop)"))
+  if (flags.loop().replicate_every() > 0 && job.spec.replicate_every == 0) {
+    const std::string why = JobRecovery::WhyNotFromState(job.job, job.spec);
+    *console.err << "note   --replicate can do nothing: "
+                 << (why.empty() ? std::string("--on-loss stop ends the run") : Printable(why))
                  << "\n";
   }
   *console.err << Printable(DataNotes(*job.job.data)) << std::flush;

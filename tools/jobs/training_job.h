@@ -47,6 +47,8 @@ struct TrainingJob {
   // Of --batch auto.
   std::optional<BatchChoice> choice;
   JobSpec spec;
+  // It goes on without a worker that it loses: with what the others have, or with an earlier state.
+  bool goes_on = false;
   PreparedJob job;
 
   // Borrows this.

@@ -106,7 +106,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
       loop_.Rebalancing());
   if (coordinator.size() > 1 && job_.job.updates.empty()) options_.watch = &rebalancer;
   JobRecovery recovery(job_.job, Recovering(stop));
-  if (job_.spec.commits) options_.losses = &recovery;
+  if (job_.goes_on) options_.losses = &recovery;
   std::optional<ReplicaCheck> replicas;
   if (loop_.compares() && (job_.job.plan.mesh.data > 1 || loop_.may_grow())) {
     replicas.emplace(job_.job, options_.first_step, Comparing(recovery));
@@ -165,6 +165,10 @@ JobRecoveryOptions TrainingRun::Recovering(const std::function<bool()>& stop) {
     WEFT_RETURN_IF_ERROR(loop_.PrepareEvaluation(job_.model, job_.training.loss, job_.job, spec));
     return loop_.evaluation();
   };
+  options.commits = job_.spec.commits;
+  options.replicate_every = job_.spec.replicate_every;
+  options.checkpoint = loop_.Checkpoints();
+  options.begins_anew = loop_.first_step() == 0;
   options.explain = listener_.explain;
   options.on_lost = listener_.lost;
   options.on_left = listener_.left;

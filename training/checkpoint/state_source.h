@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,17 +30,17 @@ class StateSource {
   virtual absl::StatusOr<Tensor> Read(const std::string& name) = 0;
 };
 
-// Of a checkpoint, borrowed.
+// Of a checkpoint, whose files it maps.
 class CheckpointSource final : public StateSource {
  public:
-  explicit CheckpointSource(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  explicit CheckpointSource(Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
   int64_t step() const override { return checkpoint_.index().step; }
   std::string text() const override;
   std::vector<std::string> names() const override;
   absl::StatusOr<Tensor> Read(const std::string& name) override { return checkpoint_.Read(name); }
 
  private:
-  const Checkpoint& checkpoint_;
+  const Checkpoint checkpoint_;
 };
 
 }  // namespace weft

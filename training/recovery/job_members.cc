@@ -135,6 +135,18 @@ bool JobMembers::CanSpare(const Coordinator& coordinator, const std::vector<int>
   return without.Next().ok();
 }
 
+bool JobMembers::CanBeginAgainWithout(const Coordinator& coordinator,
+                                      const std::vector<int>& ranks) {
+  Begin(coordinator);
+  std::vector<int> taken;
+  for (int place = 0; place < membership_.size(); ++place) {
+    const bool leaves =
+        std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return PlaceOf(rank) == place; });
+    if (!leaves && !membership_.is_empty(place)) taken.push_back(place);
+  }
+  return PlanForFewer(membership_.plan(), taken).ok();
+}
+
 void JobMembers::Place(const Arrival& arrival) {
   const auto found = std::find(wanted_as_.begin(), wanted_as_.end(), arrival.place);
   if (found == wanted_as_.end()) {

@@ -88,8 +88,9 @@ class JobMembers {
   void Leave(const Coordinator& coordinator, const std::vector<int>& ranks);
   // Whether the job can do without these ranks.
   bool CanSpare(const Coordinator& coordinator, const std::vector<int>& ranks);
-  // Places those that have come, those without a place of their own where they fit. Whether members
-  // change by it now.
+  // The same where all that stay begin anew (Rebuild).
+  bool CanBeginAgainWithout(const Coordinator& coordinator, const std::vector<int>& ranks);
+  // Places those that have come. Whether members change by it.
   bool TakeArrivals(const Coordinator& coordinator);
   // Makes the coordinator's workers those of Membership::Next: they join a new job, get programs,
   // and newcomers take the state of a member. Before that, waits for newcomers (options.wait). One

@@ -163,7 +163,12 @@ absl::Status JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t reported, O
     Log(LogLevel::kWarning, "replicas that are whole cannot go on: ", changed.ToString());
   }
   const auto rebuilt = members_.Rebuild(coordinator);
-  if (!rebuilt.ok()) return rebuilt.status();
+  if (!rebuilt.ok()) {
+    if (changed.ok()) return rebuilt.status();
+    return absl::Status(rebuilt.status().code(),
+                        absl::StrCat(std::string(changed.message()), "; and ",
+                                     std::string(rebuilt.status().message())));
+  }
   if (settled.ok()) outcome.went_on.settled.steps = settled->steps;
   outcome.went_on.back_to = rebuilt->step;
   outcome.source = rebuilt->source;
@@ -203,7 +208,9 @@ absl::StatusOr<bool> JobRecovery::ChangeMembers(Coordinator& coordinator, int64_
     names.push_back(client->name());
   }
   const bool may_keep = options_.commits && members_.CanSpare(coordinator, leaving);
-  if (!may_keep && options_.replicate_every == 0) return false;
+  const bool may_begin_again =
+      options_.replicate_every > 0 && members_.CanBeginAgainWithout(coordinator, leaving);
+  if (!may_keep && !may_begin_again) return false;
   if (may_keep) {
     members_.Leave(coordinator, leaving);
     WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
