@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -134,6 +135,7 @@ struct StepReportsRequest {
   using Reply = std::vector<StepReport>;
   static constexpr char kDoing[] = "reporting the steps before an error";
   int64_t first = 0;
+  bool noted = false;  // of the newest run that had a note (StepRange::note)
 };
 inline constexpr int64_t kKeptReports = 1024;
 
@@ -150,31 +152,23 @@ struct VariableDigestsRequest {
   std::vector<std::string> variables;
 };
 
-// What it holds of the states of jobs (distributed/recovery/held_state.h): also after an error, and
-// of a worker that is in no job.
-struct HeldStateRequest {
-  using Reply = HeldState;
-  static constexpr char kDoing[] = "saying what states it holds";
-  bool verify = false;  // reads all bytes for it (HeldSnapshots::State)
+// What a worker still has of its job, for a coordinator that goes on with it since the one before
+// was lost. Also after an error.
+struct KeptJob {
+  // Whose state it has; 0: it keeps nothing, and all else is left out. Where it has joined a job
+  // that goes on with another, and has run nothing in it, that other one (as a member of both it
+  // may be joined with either).
+  uint64_t job_id = 0;
+  uint64_t job_digest = 0;  // JobMembership::job_digest
+  int64_t runs = 0;         // of steps, since it joined; 0: what was under way is settled
+  // Of the newest run with a note: that, and the steps of the run that are done.
+  std::map<std::string, double> note = {};
+  int64_t steps = 0;
+  uint64_t shards_digest = 0;  // of its variables (distributed/shards_digest.h)
 };
-
-// So many bytes of one snapshot that it holds, kHeldPartBytes at most. NotFound where it does not
-// hold it, OutOfRange beyond its end. Also after an error, as above.
-struct ReadHeldRequest {
-  using Reply = HeldPart;
-  static constexpr char kDoing[] = "giving a state that it holds";
-  SnapshotKey key;
-  int64_t offset = 0;
-  int64_t bytes = 0;
-};
-
-// Holds its variables as they are now, all that steps change, as the snapshot of its rank after
-// this step: until it holds a newer state of the job, or none of it is wanted (Join). Also after an
-// error. FailedPrecondition where a step has been lost within its updates.
-struct HoldStateRequest {
-  using Reply = HeldSnapshot;
-  static constexpr char kDoing[] = "holding its state";
-  int64_t step = 0;
+struct KeptJobRequest {
+  using Reply = KeptJob;
+  static constexpr char kDoing[] = "saying what it keeps of its job";
 };
 
 // All of them.
@@ -182,7 +176,7 @@ using ControlRequest =
     std::variant<TrafficRequest, StatisticsRequest, MemoryRequest, CheckpointRequest,
                  ProgramTextRequest, NewCardGroupRequest, UseCardGroupsRequest, DeviceCopiesRequest,
                  HostNodesRequest, StepProgressRequest, FinishStepRequest, StepReportsRequest,
-                 VariableDigestsRequest, HeldStateRequest, ReadHeldRequest, HoldStateRequest>;
+                 VariableDigestsRequest, KeptJobRequest>;
 
 namespace internal {
 template <typename Requests>

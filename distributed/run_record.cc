@@ -11,16 +11,29 @@
 
 namespace weft {
 
-void RunRecord::Join(bool keeps_reports) {
+void RunRecord::Join(bool keeps_reports, bool goes_on) {
   keeps_reports_ = keeps_reports;
   runs_ = steps_in_run_ = 0;
+  is_noted_ = false;
   under_way_ = nullptr;
+  if (goes_on) return;
+  note_.clear();
+  noted_steps_ = 0;
   last_reports_.clear();
 }
 
-void RunRecord::BeginRun() {
+void RunRecord::BeginRun(const std::map<std::string, double>& note) {
   ++runs_;
   steps_in_run_ = 0;
+  is_noted_ = !note.empty();
+  if (!is_noted_) return;
+  note_ = note;
+  noted_steps_ = 0;
+}
+
+void RunRecord::CountStep() {
+  ++steps_in_run_;
+  if (is_noted_) noted_steps_ = steps_in_run_;
 }
 
 StepReport& RunRecord::BeginStep(int64_t step, StepReport& other) {
@@ -29,7 +42,7 @@ StepReport& RunRecord::BeginStep(int64_t step, StepReport& other) {
 }
 
 void RunRecord::EndStep() {
-  if (under_way_ != nullptr) ++steps_in_run_;
+  if (under_way_ != nullptr) CountStep();
 }
 
 StepReport& RunRecord::NextReport(StepReport& other) {
@@ -61,13 +74,13 @@ absl::StatusOr<StepReport> RunRecord::Finish(const std::string& name) {
   done = {};
   done.step = step_under_way_;
   done.values = std::move(result.reports);
-  ++steps_in_run_;
+  CountStep();
   return done;
 }
 
-std::vector<StepReport> RunRecord::Reports(int64_t first) const {
+std::vector<StepReport> RunRecord::ReportsOf(int64_t first, int64_t steps) const {
   std::vector<StepReport> reports;
-  for (int64_t i = std::max(first, steps_in_run_ - kKeptReports); i < steps_in_run_; ++i) {
+  for (int64_t i = std::max(first, steps - kKeptReports); i < steps; ++i) {
     const auto place = static_cast<size_t>(i % kKeptReports);
     if (i >= 0 && place < last_reports_.size()) reports.push_back(last_reports_[place]);
   }

@@ -12,11 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "distributed/arithmetic.h"
+#include "distributed/coordinator_epoch.h"
 #include "distributed/nccl/nccl_memory.h"
 #include "distributed/recovery/held_snapshots.h"
 #include "distributed/recovery/step_barrier.h"
 #include "distributed/run_record.h"
-#include "distributed/snapshot_copies.h"
+#include "distributed/shards_digest.h"
 #include "distributed/transport_communicator.h"
 #include "executor/lowering/executor_environment.h"
 #include "executor/memory/arena.h"
@@ -118,6 +119,8 @@ class RankWorker final : public Worker {
                         const std::function<void(const StepReport&)>& report) override;
   absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override;
   void Abort(const absl::Status& reason) override;
+  void GiveUp() override;
+  uint64_t epoch() const override { return epoch_; }
 
  private:
   struct Program {
@@ -151,14 +154,14 @@ class RankWorker final : public Worker {
   absl::StatusOr<StepReport> Reply(const FinishStepRequest& request);
   absl::StatusOr<std::vector<StepReport>> Reply(const StepReportsRequest& request);
   absl::StatusOr<VariableDigests> Reply(const VariableDigestsRequest& request);
-  absl::StatusOr<HeldState> Reply(const HeldStateRequest& request);
-  absl::StatusOr<HeldPart> Reply(const ReadHeldRequest& request);
-  absl::StatusOr<HeldSnapshot> Reply(const HoldStateRequest& request);
+  absl::StatusOr<KeptJob> Reply(const KeptJobRequest& request);
 
   absl::Status CheckJoined() const;
   absl::StatusOr<const StepProgram*> FindProgram(const std::string& name) const;
   // Whether it may keep what it has for the job that goes on with its own.
   absl::Status CheckContinues(const JobMembership& membership) const;
+  // Programs and what they run with are gone; variables, data and arena stay.
+  void EndPrograms();
   // All ranks' agreement on each step; null: they need none. Opened with the first program.
   absl::StatusOr<StepCommit*> FindBarrier(const Partition& partition);
   // What copies its state to its keeper, over the communicator and this transport.
@@ -208,6 +211,7 @@ class RankWorker final : public Worker {
 
   const WorkerEnvironment environment_;
   const uint64_t incarnation_;
+  uint64_t epoch_ = 0;  // the highest that has joined it
   JobMembership membership_;
   MemoryLimit memory_limit_;
   int64_t unexpected_bytes_limit_ = 0;  // of the transport
@@ -279,6 +283,9 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   if (membership.strict && membership.instruction_set != instruction_set) {
     return Mismatch("instruction set", instruction_set, membership.instruction_set);
   }
+  if (membership.epoch > 0 && membership.epoch < epoch_) {
+    return DeposedError(membership.epoch, epoch_, "the worker");
+  }
   WEFT_RETURN_IF_ERROR(CheckOpLibraries(membership.op_libraries));
   WEFT_RETURN_IF_ERROR(CheckDeviceIs(membership.device, *environment_.device));
   WEFT_RETURN_IF_ERROR(CheckContinues(membership));
@@ -286,19 +293,11 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " has joined job ", membership.job_id, " already"));
   }
-  copies_.reset();
-  EndTransfers();
-  programs_.clear();
-  {
-    MutexLock lock(transport_mutex_);
-    collectives_.reset();
-  }
-  barrier_.reset();
-  communicator_.reset();
-  checkpoints_.reset();
-  watch_.reset();
+  EndPrograms();
   membership_ = membership;
-  record_.Join(/*keeps_reports=*/membership.commits);
+  epoch_ = std::max(epoch_, membership.epoch);
+  record_.Join(/*keeps_reports=*/membership.commits || membership.job_digest != 0,
+               /*goes_on=*/membership.continues_job_id != 0);
   if (membership.continues_job_id == 0) {
     if (membership.recovers_job_id == 0) {
       inputs_.clear();
@@ -352,6 +351,37 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
        static_cast<int64_t>(device.memory_limit), KernelRegistry::Global().Count(device.kind),
        card_.driver},
       {card_.name, card_.nccl == nullptr ? 0 : card_.nccl->version(), card_.problem}};
+}
+
+void RankWorker::EndPrograms() {
+  EndTransfers();
+  programs_.clear();
+  {
+    MutexLock lock(transport_mutex_);
+    collectives_.reset();
+  }
+  barrier_.reset();
+  communicator_.reset();
+  checkpoints_.reset();
+  watch_.reset();
+}
+
+void RankWorker::GiveUp() {
+  if (!joined_) return;
+  EndPrograms();
+  record_ = RunRecord();
+  inputs_.clear();
+  arena_.reset();
+  variables_.reset();
+  std::shared_ptr<Transport> transport;  // ends outside the lock
+  {
+    MutexLock lock(transport_mutex_);
+    transport.swap(transport_);
+  }
+  joined_ = false;
+  Log(LogLevel::kInfo, Name(), " has given up job ", membership_.job_id);
+  transport.reset();
+  ReleaseFreeMemory();
 }
 
 absl::Status RankWorker::CheckContinues(const JobMembership& membership) const {
@@ -645,7 +675,7 @@ absl::Status RankWorker::RunStep(Program& program, const StepOptions& options, S
 absl::Status RankWorker::RunSteps(const std::vector<StepRange>& ranges,
                                   const std::function<void(const StepReport&)>& report) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
-  record_.BeginRun();
+  record_.BeginRun(ranges.empty() ? std::map<std::string, double>() : ranges.front().note);
   const bool saves = std::any_of(ranges.begin(), ranges.end(),
                                  [](const StepRange& range) { return !range.checkpoint.empty(); });
   if (saves && checkpoints_ == nullptr) {
@@ -785,7 +815,22 @@ absl::StatusOr<StepReport> RankWorker::Reply(const FinishStepRequest&) {
 
 absl::StatusOr<std::vector<StepReport>> RankWorker::Reply(const StepReportsRequest& request) {
   if (!joined_) return CheckJoined();
-  return record_.Reports(request.first);
+  return request.noted ? record_.NotedReports(request.first) : record_.Reports(request.first);
+}
+
+absl::StatusOr<KeptJob> RankWorker::Reply(const KeptJobRequest&) {
+  KeptJob kept;
+  if (!joined_ || record_.note().empty()) return kept;
+  const bool has_run = record_.runs() > 0 || membership_.continues_job_id == 0;
+  kept.job_id = has_run ? membership_.job_id : membership_.continues_job_id;
+  kept.job_digest = membership_.job_digest;
+  kept.runs = record_.runs();
+  kept.note = record_.note();
+  kept.steps = record_.noted_steps();
+  std::map<std::string, VariableShard> shards;
+  for (const std::string& name : variables_->names()) shards[name] = *variables_->Find(name);
+  kept.shards_digest = ShardsDigest(shards);
+  return kept;
 }
 
 absl::StatusOr<VariableDigests> RankWorker::Reply(const VariableDigestsRequest& request) {

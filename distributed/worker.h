@@ -49,7 +49,8 @@ struct WorkerEnvironment {
 };
 
 // What a coordinator of this process calls as it is, and a server passes calls on to. One call at a
-// time, except Abort. After an error of RunSteps only Join (with a new job_id) is accepted.
+// time, except Abort. After an error of RunSteps only Join (with a new job_id) is accepted, and what
+// control_calls.h allows.
 class Worker : public WorkerClient {
  public:
   // AddProgram for who has no more use for the partition.
@@ -62,6 +63,8 @@ class Worker : public WorkerClient {
                                          std::span<const std::byte> part) = 0;
   virtual absl::Status ReadVariablePart(const std::string& name, int64_t offset,
                                         std::span<std::byte> part) = 0;
+  // Leaves its job, if it is in one: variables, data and programs are gone, and their memory.
+  virtual void GiveUp() {}
 };
 
 // Borrows what the environment points to.

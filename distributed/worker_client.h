@@ -64,11 +64,12 @@ struct JobMembership {
   // with that one, and has run nothing: a member was lost meanwhile. FailedPrecondition where it is
   // in another job, or its state is torn (StepState).
   uint64_t continues_job_id = 0;
-  Replication replication = {};
-  // Where continues_job_id is 0: the job whose state this one takes up, from what workers hold of
-  // it (HeldState). The worker begins anew, but keeps its data and what it holds, until this job
-  // has copies of its own. 0 = none: it gives up what it holds.
-  uint64_t recovers_job_id = 0;
+  // Of the coordinator (distributed/coordinator_epoch.h): a worker refuses a lower one than it has
+  // accepted. 0: it has none, and is not compared.
+  uint64_t epoch = 0;
+  // What the job is, as far as one that goes on with it must be the same: it is equal in all runs
+  // of it. 0: no run will go on with it, so nothing of it is kept when its coordinator is lost.
+  uint64_t job_digest = 0;
 };
 
 // What a worker computes on, as it says itself.
@@ -107,6 +108,10 @@ struct StepRange {
   bool statistics = false;
   // Reports say how long steps took, and have no values.
   bool times_only = false;
+  // Of the first range of a run: what the coordinator wants to know again where it is lost. The
+  // worker only keeps it, with the steps that it does from there on (KeptJob). Empty: what it was
+  // told last stays.
+  std::map<std::string, double> note = {};
 };
 
 // Calls are made one at a time, by one thread, except Abort (any thread). Every call has a deadline
@@ -141,8 +146,8 @@ class WorkerClient {
   // Whether the worker has said that it wants to leave its job at the next step boundary. Any
   // thread.
   virtual bool is_leaving() const { return false; }
-  // Whether the worker is known to be lost, though no call has said so. Any thread.
-  virtual bool is_lost() const { return false; }
+  // The highest epoch of a coordinator that the worker has accepted, as far as this end knows.
+  virtual uint64_t epoch() const { return 0; }
 };
 
 template <typename Request>

@@ -32,6 +32,9 @@ inline constexpr char kTokenKey[] = "weft-token";
 // The key under which a coordinator's call carries the number of its lease, in decimal.
 inline constexpr char kLeaseKey[] = "weft-lease";
 
+// The same of its epoch (distributed/coordinator_epoch.h), once it has one.
+inline constexpr char kEpochKey[] = "weft-epoch";
+
 // Unauthenticated unless the call carries this token.
 absl::Status CheckToken(const grpc::ServerContextBase& context, const std::string& token);
 

@@ -59,11 +59,8 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
   request.set_device(membership.device);
   request.set_commits(membership.commits);
   request.set_continues_job_id(membership.continues_job_id);
-  const Replication& replication = membership.replication;
-  request.set_replicate_every(replication.every);
-  request.mutable_keepers()->Add(replication.keepers.begin(), replication.keepers.end());
-  request.mutable_snapshot_bytes()->Add(replication.bytes.begin(), replication.bytes.end());
-  request.set_recovers_job_id(membership.recovers_job_id);
+  request.set_epoch(membership.epoch);
+  request.set_job_digest(membership.job_digest);
   return request;
 }
 
@@ -95,11 +92,8 @@ absl::StatusOr<JobMembership> Decode(const rpc::JoinRequest& request) {
   membership.device = request.device();
   membership.commits = request.commits();
   membership.continues_job_id = request.continues_job_id();
-  membership.replication.every = request.replicate_every();
-  membership.replication.keepers.assign(request.keepers().begin(), request.keepers().end());
-  membership.replication.bytes.assign(request.snapshot_bytes().begin(),
-                                      request.snapshot_bytes().end());
-  membership.recovers_job_id = request.recovers_job_id();
+  membership.epoch = request.epoch();
+  membership.job_digest = request.job_digest();
   return membership;
 }
 
@@ -185,6 +179,7 @@ rpc::RunStepsRequest Encode(const std::vector<StepRange>& ranges) {
     out.set_times_only(range.times_only);
     out.set_check_numerics(range.check_numerics);
     out.set_statistics(range.statistics);
+    for (const auto& [name, value] : range.note) (*out.mutable_note())[name] = value;
   }
   return request;
 }
@@ -201,6 +196,7 @@ std::vector<StepRange> Decode(const rpc::RunStepsRequest& request) {
     range.times_only = in.times_only();
     range.check_numerics = in.check_numerics();
     range.statistics = in.statistics();
+    range.note = {in.note().begin(), in.note().end()};
     ranges.push_back(std::move(range));
   }
   return ranges;

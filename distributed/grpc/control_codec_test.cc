@@ -41,8 +41,8 @@ TEST(ControlCodecTest, Membership) {
   membership.device = "cuda:1";
   membership.commits = true;
   membership.continues_job_id = uint64_t{7} << 60;
-  membership.replication = {10, {1, 0}, {int64_t{5} << 33, 64}};
-  membership.recovers_job_id = uint64_t{9} << 60;
+  membership.epoch = uint64_t{5} << 40;
+  membership.job_digest = uint64_t{15} << 60;
   membership.rank = RankId(1);
   const auto decoded = Decode(ThroughBytes(Encode(membership)));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
@@ -62,8 +62,8 @@ TEST(ControlCodecTest, Membership) {
   EXPECT_EQ(read.device, "cuda:1");
   EXPECT_TRUE(read.commits);
   EXPECT_EQ(read.continues_job_id, uint64_t{7} << 60);
-  EXPECT_EQ(read.replication, membership.replication);
-  EXPECT_EQ(read.recovers_job_id, uint64_t{9} << 60);
+  EXPECT_EQ(read.epoch, uint64_t{5} << 40);
+  EXPECT_EQ(read.job_digest, uint64_t{15} << 60);
 }
 
 TEST(ControlCodecTest, AMembershipThatCannotBeIsRefused) {
@@ -152,7 +152,8 @@ TEST(ControlCodecTest, StepRanges) {
                            .count = 9,
                            .scalars = {{"learning_rate", 0.125}},
                            .checkpoint = "step-9",
-                           .check_numerics = true};
+                           .check_numerics = true,
+                           .note = {{"job/step", 41}}};
   StepRange second;
   second.program = "evaluate";
   second.statistics = true;
@@ -167,7 +168,9 @@ TEST(ControlCodecTest, StepRanges) {
   EXPECT_TRUE(read[0].check_numerics);
   EXPECT_FALSE(read[0].statistics);
   EXPECT_FALSE(read[0].times_only);
+  EXPECT_THAT(read[0].note, ElementsAre(Pair("job/step", 41)));
   EXPECT_EQ(read[1].program, "evaluate");
+  EXPECT_THAT(read[1].note, IsEmpty());
   EXPECT_FALSE(read[1].check_numerics);
   EXPECT_TRUE(read[1].statistics);
   EXPECT_TRUE(read[1].times_only);

@@ -7,10 +7,12 @@
 #include <random>
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "distributed/coordinator_epoch.h"
 #include "distributed/grpc/channel_options.h"
 #include "distributed/grpc/control_codec.h"
 #include "distributed/grpc/part_size.h"
@@ -45,6 +47,17 @@ absl::Status CheckRanges(const rpc::RunStepsRequest& request) {
                                                    " on; expected 0 to ", kMaxSteps, " of both"));
   }
   return absl::OkStatus();
+}
+
+// That the call carries under this key; 0: none.
+uint64_t NumberOf(const grpc::ServerContext& context, const char* key) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(key);
+  uint64_t number = 0;
+  const bool has =
+      found != metadata.end() &&
+      absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &number);
+  return has ? number : 0;
 }
 
 // Two coordinators never have the same.
@@ -135,14 +148,9 @@ absl::Status ControlService::CheckKnown(const grpc::ServerContext& context, Work
 absl::Status ControlService::CheckCaller(const grpc::ServerContext& context,
                                          WorkerCall call) const {
   WEFT_RETURN_IF_ERROR(CheckKnown(context, call));
-  const auto& metadata = context.client_metadata();
-  const auto found = metadata.find(kLeaseKey);
-  uint64_t number = 0;
-  const bool attends =
-      lease_ != nullptr && found != metadata.end() &&
-      absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &number) &&
-      number == lease_number_;
-  if (attends) return absl::OkStatus();
+  const uint64_t epoch = NumberOf(context, kEpochKey);
+  if (epoch > 0 && epoch < epoch_) return DeposedError(epoch, epoch_, "the worker");
+  if (lease_ != nullptr && NumberOf(context, kLeaseKey) == lease_number_) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the caller does not attend this worker: its lease has ended, or is another's");
 }
@@ -156,25 +164,51 @@ void ControlService::SetWorker(Worker* worker, const std::string& version) {
 
 bool ControlService::AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_coordinator) {
   while (true) {
+    Worker* gives_up = nullptr;
+    bool is_silent = false, keeps = false;
     {
       MutexLock lock(mutex_);
-      while (clock.Now() < LeaseEnd()) {
+      while (clock.Now() < std::min(LeaseEnd(), KeptEnd())) {
         if (stop_requested_ || (ends_with_coordinator && leases_ended_ > 0)) return true;
         if (clock.Now() >= deadline) return false;
-        clock.WaitUntil(changed_, mutex_, std::min(deadline, LeaseEnd()));
+        clock.WaitUntil(changed_, mutex_, std::min({deadline, LeaseEnd(), KeptEnd()}));
       }
-      heard_ = absl::InfiniteFuture();  // said once; the end of Attend does the rest
-      CancelCalls();
+      is_silent = clock.Now() >= LeaseEnd();
+      if (is_silent) {
+        heard_ = absl::InfiniteFuture();  // said once; the end of Attend does the rest
+        keeps = keep_state_ > absl::ZeroDuration() && job_digest_ != 0;
+        CancelCalls();
+      } else if (clock.Now() >= KeptEnd()) {
+        kept_until_ = absl::InfiniteFuture();
+        busy_ = true;
+        gives_up = worker_;
+      }
     }
+    if (gives_up != nullptr) GiveUpWorker(*gives_up);
+    if (!is_silent) continue;
     const absl::Status lost = absl::UnavailableError(absl::StrCat(
         "the coordinator has not answered for ", absl::FormatDuration(kLeasePatience)));
     Log(LogLevel::kWarning, std::string(lost.message()));
-    AbortWorker(lost);
+    if (!keeps) AbortWorker(lost);
   }
+}
+
+void ControlService::GiveUpWorker(Worker& worker) {
+  Log(LogLevel::kWarning,
+      "no coordinator has taken over the job of the one that was lost: its state is given up");
+  worker.GiveUp();
+  MutexLock lock(mutex_);
+  busy_ = false;
+  changed_.NotifyAll();
 }
 
 absl::Time ControlService::LeaseEnd() const {
   return lease_ == nullptr ? absl::InfiniteFuture() : heard_ + kLeasePatience;
+}
+
+absl::Time ControlService::KeptEnd() const {
+  const bool is_free = lease_ == nullptr && !busy_ && !settling_ && worker_ != nullptr;
+  return is_free ? kept_until_ : absl::InfiniteFuture();
 }
 
 void ControlService::CancelCalls() {
@@ -224,23 +258,11 @@ grpc::Status ControlService::Attend(
   rpc::AttendReply hello;
   {
     MutexLock lock(mutex_);
-    const absl::Time deadline = absl::Now() + kStartPatience;
-    while (worker_ == nullptr && !stopped_) {
-      if (!changed_.WaitUntil(mutex_, deadline)) break;
-    }
-    if (worker_ == nullptr) {
-      return AnswerWith(*context, absl::UnavailableError("the worker does not serve"));
-    }
-    if (leaving_) {
-      return AnswerWith(*context, absl::FailedPreconditionError("the worker is about to end"));
-    }
-    if (!attended_by_.empty()) {
-      return AnswerWith(*context,
-                        absl::FailedPreconditionError(absl::StrCat(
-                            "the worker is attended by another coordinator (", attended_by_,
-                            "); wait until that job has ended, or use another worker")));
+    if (const absl::Status turn = AwaitTurn(NumberOf(*context, kEpochKey)); !turn.ok()) {
+      return AnswerWith(*context, turn);
     }
     attended_by_ = context->peer();
+    attended_epoch_ = 0;
     lease_ = context;
     lease_number_ = NewLeaseNumber();
     hello.set_lease(lease_number_);
@@ -248,12 +270,13 @@ grpc::Status ControlService::Attend(
     changed_.NotifyAll();
     hello.set_version(HandshakeVersion(version_));
     hello.set_process_id(getpid());
+    hello.set_epoch(epoch_);
   }
   Log(LogLevel::kInfo, "a coordinator attends from ", context->peer());
   rpc::AttendRequest request;
   if (stream->Write(hello)) {
     rpc::AttendReply here;
-    while (stream->Read(&request)) {
+    while (!request.goodbye() && stream->Read(&request)) {
       {
         MutexLock lock(mutex_);
         heard_ = std::max(heard_, absl::Now());
@@ -262,15 +285,90 @@ grpc::Status ControlService::Attend(
       if (!stream->Write(here)) break;
     }
   }
-  Log(LogLevel::kInfo, "the coordinator has gone");
-  AbortWorker(absl::UnavailableError("the coordinator is gone"));
-  MutexLock lock(mutex_);
-  CancelCalls();
-  attended_by_.clear();
-  lease_ = nullptr;
-  ++leases_ended_;
-  changed_.NotifyAll();
+  EndAttendance(request.goodbye());
   return grpc::Status::OK;
+}
+
+absl::Status ControlService::AwaitTurn(uint64_t epoch) {
+  const absl::Time deadline = absl::Now() + kStartPatience;
+  while ((worker_ == nullptr || settling_) && !stopped_) {
+    if (!changed_.WaitUntil(mutex_, deadline)) break;
+  }
+  if (worker_ == nullptr) return absl::UnavailableError("the worker does not serve");
+  if (leaving_) return absl::FailedPreconditionError("the worker is about to end");
+  if (epoch > 0 && epoch < epoch_) return DeposedError(epoch, epoch_, "the worker");
+  if (!attended_by_.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the worker is attended by another coordinator (", attended_by_,
+        attended_epoch_ > 0 ? absl::StrCat(", epoch ", attended_epoch_) : std::string(),
+        "), so one of epoch ", epoch > 0 ? epoch : epoch_ + 1,
+        " is refused; wait until that job has ended, or use another worker"));
+  }
+  if (!settling_) return absl::OkStatus();
+  return absl::UnavailableError(
+      "the worker still does the steps that its lost coordinator has begun; try again");
+}
+
+void ControlService::EndAttendance(bool goodbye) {
+  Log(LogLevel::kInfo, goodbye ? "the coordinator has gone" : "the coordinator is lost");
+  const absl::Status reason = absl::UnavailableError("the coordinator is gone");
+  bool keeps = false;
+  {
+    MutexLock lock(mutex_);
+    // One that has come for what is kept, and has not joined, leaves it as it was.
+    const bool is_job = attended_epoch_ > 0 && job_digest_ != 0;
+    keeps = !goodbye && is_job && keep_state_ > absl::ZeroDuration() && !stopped_;
+    // So does one that has taken it and run nothing.
+    if (!keeps && Keeps(taken_until_)) kept_until_ = taken_until_;
+    taken_until_ = absl::InfiniteFuture();
+  }
+  if (!keeps) AbortWorker(reason);
+  bool is_idle = true;
+  {
+    MutexLock lock(mutex_);
+    CancelCalls();
+    attended_by_.clear();
+    lease_ = nullptr;
+    ++leases_ended_;
+    changed_.NotifyAll();
+    if (!keeps) return;
+    kept_until_ = absl::Now() + keep_state_;
+    settling_ = true;
+    const absl::Time deadline = absl::Now() + (commits_ ? kSettlePatience : keep_state_);
+    while (busy_ && !stopped_ && changed_.WaitUntil(mutex_, deadline)) {
+    }
+    is_idle = !busy_;
+  }
+  // Where its steps have ended, those of peers may still need what it sends.
+  if (!is_idle) AbortWorker(reason);
+  MutexLock lock(mutex_);
+  const absl::Time deadline = absl::Now() + kSettlePatience;
+  while (busy_ && !stopped_ && changed_.WaitUntil(mutex_, deadline)) {
+  }
+  settling_ = false;
+  changed_.NotifyAll();
+}
+
+absl::Status ControlService::CheckMayJoin(const JobMembership& membership) {
+  MutexLock lock(mutex_);
+  if (!Keeps(kept_until_) || membership.job_digest == job_digest_) return absl::OkStatus();
+  const absl::Duration left = std::max(kept_until_ - absl::Now(), absl::Seconds(1));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the worker keeps the state of another job, whose coordinator (epoch ", epoch_,
+      ") was lost, for ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
+      " more: `train --resume` of that job takes it over; come back later, or start the worker "
+      "again (--keep-state 0 keeps nothing)"));
+}
+
+void ControlService::NoteJoined(const JobMembership& membership) {
+  MutexLock lock(mutex_);
+  epoch_ = std::max(epoch_, membership.epoch);
+  job_digest_ = membership.job_digest;
+  commits_ = membership.commits;
+  if (lease_ == nullptr) return;  // lost meanwhile
+  attended_epoch_ = std::max<uint64_t>(membership.epoch, 1);
+  taken_until_ = membership.continues_job_id != 0 ? kept_until_ : absl::InfiniteFuture();
+  kept_until_ = absl::InfiniteFuture();
 }
 
 grpc::Status ControlService::Serve(grpc::ServerContext& context, WorkerCall kind,
@@ -284,7 +382,9 @@ grpc::Status ControlService::Join(grpc::ServerContext* context, Requests* reques
   return Serve(*context, WorkerCall::kJoin, [&](Worker& worker) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::JoinRequest>(*requests));
     WEFT_ASSIGN_OR_RETURN(const JobMembership membership, Decode(request));
+    WEFT_RETURN_IF_ERROR(CheckMayJoin(membership));
     WEFT_ASSIGN_OR_RETURN(const WorkerInfo info, worker.Join(membership));
+    NoteJoined(membership);
     *reply = Seal(Encode(info));
     return absl::OkStatus();
   });
@@ -295,10 +395,20 @@ grpc::Status ControlService::Ask(grpc::ServerContext* context, Requests* request
   return Serve(*context, WorkerCall::kAsk, [&](Worker& worker) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::ControlRequest>(*requests));
     WEFT_ASSIGN_OR_RETURN(const ControlRequest question, Decode(request));
-    WEFT_ASSIGN_OR_RETURN(const ControlReply answer, worker.Answer(question));
+    WEFT_ASSIGN_OR_RETURN(const ControlReply answer, Answer(worker, question));
     *reply = Seal(Encode(answer));
     return absl::OkStatus();
   });
+}
+
+absl::StatusOr<ControlReply> ControlService::Answer(Worker& worker,
+                                                    const ControlRequest& question) {
+  if (std::holds_alternative<KeptJobRequest>(question)) {
+    // What a coordinator has left on purpose is not for another.
+    MutexLock lock(mutex_);
+    if (!Keeps(kept_until_)) return ControlReply(KeptJob());
+  }
+  return worker.Answer(question);
 }
 
 absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(Worker& worker, Requests& requests) {
@@ -404,6 +514,10 @@ absl::Status ControlService::RunSteps(Worker& worker, const rpc::RunStepsRequest
 grpc::Status ControlService::RunSteps(grpc::ServerContext* context, Exchange* stream) {
   return Serve(*context, WorkerCall::kRunSteps, [&](Worker& worker) -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const auto request, ReadSealed<rpc::RunStepsRequest>(*stream));
+    {
+      MutexLock lock(mutex_);
+      taken_until_ = absl::InfiniteFuture();  // the state is this run's from here on
+    }
     absl::Status status;
     steps_.Run([&] { status = RunSteps(worker, request, *stream); });
     return status;

@@ -27,14 +27,25 @@ namespace weft {
 // stopped reading while something is being written to it.
 inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
 
+// How long steps may go on whose coordinator is lost, where ranks agree on each: most stretches end
+// within it. Then they are aborted, and the next coordinator settles what was under way.
+inline constexpr absl::Duration kSettlePatience = absl::Seconds(1);
+
 // Passes calls on to a Worker, one at a time (Abort at any time); a second one meanwhile is
 // refused. One coordinator at a time attends; when its stream breaks, or it falls silent, the
 // worker aborts what it does and the call under way is cancelled. Methods are called by gRPC's
 // threads.
 //
+// A coordinator that ends says so. Where one is lost, and its job can be resumed
+// (JobMembership::job_digest), the worker keeps the job's state for a while (set_keep_state): its
+// steps come to an end, runs of the same job are let in with a higher epoch, and other jobs are
+// refused until that time is over and the state given up. Steps that need all ranks in their
+// updates may go on for as long; those of jobs that agree on steps for kSettlePatience.
+//
 // Every call must carry the token; others are Unauthenticated before anything of them is read, and
 // change nothing. Every call but Attend must also carry the number of the lease that Attend gave:
-// FailedPrecondition for who does not attend, or no longer. Messages are sealed (seal.h).
+// FailedPrecondition for who does not attend, or no longer. A call of a lower epoch than that of
+// the coordinator that joined last is a DeposedError. Messages are sealed (seal.h).
 class ControlService final : public rpc::Control::Service {
  public:
   // `is_secured`: connections are TLS, and each call needs the role that CheckRole says.
@@ -44,10 +55,15 @@ class ControlService final : public rpc::Control::Service {
   void set_on_known(std::function<void(const std::string& peer)> known) {
     on_known_ = std::move(known);
   }
+  // How long the state of a job is kept whose coordinator is lost; 0, the default: not at all.
+  void set_keep_state(absl::Duration time) {
+    MutexLock lock(mutex_);
+    keep_state_ = time;
+  }
   // `worker` is borrowed until Stop; null: not serving.
   void SetWorker(Worker* worker, const std::string& version);
   // Waits for Shutdown, or the loss of the coordinator when `ends_with_coordinator`, or
-  // RequestStop, or `deadline` (false). Watches over the lease meanwhile.
+  // RequestStop, or `deadline` (false). Watches over the lease meanwhile, and over what is kept.
   bool AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_coordinator);
   void RequestStop();
   // From now on the coordinator is told that the worker wants to leave. Whether one attends.
@@ -100,6 +116,7 @@ class ControlService final : public rpc::Control::Service {
   // The same, and the number of the lease.
   absl::Status CheckCaller(const grpc::ServerContext& context, WorkerCall call) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<ControlReply> Answer(Worker& worker, const ControlRequest& question);
   static absl::Status RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
                                Exchange& stream);
   static absl::StatusOr<MemoryRequirement> TakeProgram(Worker& worker, Requests& requests);
@@ -108,8 +125,22 @@ class ControlService final : public rpc::Control::Service {
   static absl::Status WritePart(Worker& worker, VariableParts& parts,
                                 const rpc::VariableChunk& chunk);
   void AbortWorker(const absl::Status& reason);
+  // Whether a coordinator of this epoch (0: none yet) may attend. Waits until the worker serves,
+  // and the steps of a lost coordinator have ended.
+  absl::Status AwaitTurn(uint64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a job may have the worker, which may keep the state of another.
+  absl::Status CheckMayJoin(const JobMembership& membership);
+  void NoteJoined(const JobMembership& membership);
+  // The coordinator does not attend any more: it has said goodbye, or is lost.
+  void EndAttendance(bool goodbye);
+  // Whether something is kept until then.
+  static bool Keeps(absl::Time until) { return until < absl::InfiniteFuture(); }
   // When a silent coordinator is given up; never if none attends.
   absl::Time LeaseEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // When what the worker keeps is given up; never while a coordinator attends, which may take it.
+  absl::Time KeptEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // REQUIRES: busy_ was set by the caller; it is not any more afterwards.
+  void GiveUpWorker(Worker& worker);
   // Ends the coordinator's calls, so that nothing waits for it to read.
   void CancelCalls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -134,6 +165,16 @@ class ControlService final : public rpc::Control::Service {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t leases_ended_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration keep_state_ ABSL_GUARDED_BY(mutex_);
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;           // the highest that has joined
+  uint64_t attended_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of who attends; 0: has not joined
+  uint64_t job_digest_ ABSL_GUARDED_BY(mutex_) = 0;      // of the job that joined last
+  bool commits_ ABSL_GUARDED_BY(mutex_) = false;         // that job's
+  bool settling_ ABSL_GUARDED_BY(mutex_) = false;        // steps of a lost coordinator may go on
+  // When the state is given up of a job whose coordinator is lost; infinite: none is kept.
+  absl::Time kept_until_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  // The same of what the coordinator that attends has taken, and has run no step on.
+  absl::Time taken_until_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool stop_requested_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

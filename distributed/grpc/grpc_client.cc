@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <variant>
 
@@ -60,16 +61,20 @@ class GrpcClient final : public WorkerClient {
   absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override;
   void Abort(const absl::Status& reason) override;
   bool is_leaving() const override { return lease_.is_leaving(); }
-  bool is_lost() const override { return !lease_.WhyLost().empty(); }
+  uint64_t epoch() const override { return std::max(lease_.epoch(), epoch_.load()); }
+  bool is_lost() { return !lease_.WhyLost().empty(); }
 
  private:
   // Waits until the connection is there. Errors that waiting does not mend come at once.
   absl::Status AwaitConnection();
-  // Every call's, before it begins: the token, the lease, and how long it may take. Explain ends
-  // it. A call to a worker that is lost is cancelled before it begins.
+  // Every call's, before it begins: the token, the lease, the epoch, and how long it may take.
+  // Explain ends it. A call to a worker that is lost is cancelled before it begins.
   void Prepare(grpc::ClientContext& context, absl::Duration timeout = absl::InfiniteDuration()) {
     context.AddMetadata(kTokenKey, options_.token);
     context.AddMetadata(kLeaseKey, absl::StrCat(lease_.number()));
+    if (const uint64_t epoch = epoch_.load(); epoch > 0) {
+      context.AddMetadata(kEpochKey, absl::StrCat(epoch));
+    }
     if (!lease_.AddCall(context)) context.TryCancel();
     if (timeout == absl::InfiniteDuration()) return;
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
@@ -96,6 +101,7 @@ class GrpcClient final : public WorkerClient {
   const GrpcClientOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<rpc::Control::Stub> stub_;
+  std::atomic<uint64_t> epoch_{0};  // of this coordinator, once it has joined the worker
   mutable WorkerLease lease_;
 };
 
@@ -154,6 +160,9 @@ absl::Status GrpcClient::Connect() {
     WEFT_RETURN_IF_ERROR(Annotate(CheckLocalListener(path), name()));
   }
   lease_.context().AddMetadata(kTokenKey, options_.token);
+  if (options_.epoch > 0) {
+    lease_.context().AddMetadata(kEpochKey, absl::StrCat(options_.epoch));
+  }
   const grpc::Status attended = lease_.Open(*stub_, options_.detection);
   if (attended.ok()) return absl::OkStatus();
   if (attended.error_code() == grpc::StatusCode::UNIMPLEMENTED && !WasAnswered(lease_.context())) {
@@ -182,6 +191,7 @@ absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
                                 options_.call_timeout, "joining the job"));
   rpc::JoinReply reply;
   WEFT_RETURN_IF_ERROR(FromWorker(Unseal(sealed, reply)));
+  epoch_.store(membership.epoch);
   return Decode(reply);
 }
 
@@ -305,6 +315,13 @@ absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOp
 bool IsOfStoppedCoordinator(const absl::Status& status) {
   return absl::StrContains(status.message(), kPausedText);
 }
+
+bool IsAttendedByAnother(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) &&
+         absl::StrContains(status.message(), "is attended by another coordinator");
+}
+
+bool IsLostToWorker(WorkerClient& client) { return static_cast<GrpcClient&>(client).is_lost(); }
 
 bool ShutDownWorker(WorkerClient& client) { return static_cast<GrpcClient&>(client).ShutDown(); }
 

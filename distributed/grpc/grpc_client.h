@@ -2,6 +2,7 @@
 #ifndef WEFT_DISTRIBUTED_GRPC_GRPC_CLIENT_H_
 #define WEFT_DISTRIBUTED_GRPC_GRPC_CLIENT_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,9 @@ struct GrpcClientOptions {
   std::shared_ptr<KeyRing> keys = {};
   // Until when the worker must have answered. Unavailable naming it if it has not.
   absl::Time connect_deadline = absl::InfiniteFuture();
+  // Of a coordinator that has joined this worker before: a worker that has accepted a higher one
+  // refuses it (IsDeposed in distributed/coordinator_epoch.h). 0: it comes for the first time.
+  uint64_t epoch = 0;
   // How soon it is lost when it does not answer any more.
   LossDetection detection = {};
   // Longest time of one call, but for RunSteps.
@@ -41,6 +45,13 @@ absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOp
 // Whether the error of a call says that the worker was lost because this process had been stopped:
 // then the worker is not to blame, whatever became of it.
 bool IsOfStoppedCoordinator(const absl::Status& status);
+
+// Whether ConnectToWorker has failed because another coordinator attends the worker: it may be
+// lost, and the worker notice it within kLeasePatience.
+bool IsAttendedByAnother(const absl::Status& status);
+
+// Whether the worker behind a client of ConnectToWorker is lost to it for good.
+bool IsLostToWorker(WorkerClient& client);
 
 // Asks the worker process behind a client of ConnectToWorker to end; false when it did not answer.
 bool ShutDownWorker(WorkerClient& client);

@@ -21,6 +21,7 @@ grpc::Status WorkerLease::Open(rpc::Control::Stub& stub, const LossDetection& de
   process_id_ = hello.process_id();
   version_ = hello.version();
   number_ = hello.lease();
+  epoch_ = hello.epoch();
   listener_ = std::thread([this] { Listen(); });
   keeper_ = std::thread([this] { Keep(); });
   return grpc::Status::OK;
@@ -62,7 +63,9 @@ void WorkerLease::Keep() {
     }
     if (closing_) break;
   }
-  stream_->WritesDone();
+  rpc::AttendRequest goodbye;
+  goodbye.set_goodbye(true);
+  if (stream_->Write(goodbye)) stream_->WritesDone();
 }
 
 void WorkerLease::LoseLocked(const std::string& why) {

@@ -45,6 +45,8 @@ class WorkerLease {
   int64_t process_id() const { return process_id_; }
   // HandshakeVersion of the worker.
   const std::string& version() const { return version_; }
+  // The highest epoch of a coordinator that has joined the worker so far; 0: none.
+  uint64_t epoch() const { return epoch_; }
   // Why the worker is lost; "" = it is not.
   std::string WhyLost();
   // Whether the worker has said that it wants to leave its job.
@@ -67,6 +69,7 @@ class WorkerLease {
 
   LossDetection detection_;
   uint64_t number_ = 0;
+  uint64_t epoch_ = 0;
   int64_t process_id_ = 0;
   std::string version_;
   grpc::ClientContext context_;
