@@ -21,6 +21,7 @@
 #include "distributed/traffic.h"
 #include "executor/program/step_program.h"
 #include "executor/variables/checkpoint_writer.h"
+#include "graph/ids.h"
 #include "platform/process_memory.h"
 #include "tensor/timing/device_copies.h"
 
@@ -160,6 +161,7 @@ struct KeptJob {
   // may be joined with either).
   uint64_t job_id = 0;
   uint64_t job_digest = 0;  // JobMembership::job_digest
+  RankId rank;              // in the job that it joined last
   int64_t runs = 0;         // of steps, since it joined; 0: what was under way is settled
   // Of the newest run with a note: that, and the steps of the run that are done.
   std::map<std::string, double> note = {};

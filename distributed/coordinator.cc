@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "distributed/coordinator_epoch.h"
 #include "distributed/nccl/card_pairs.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/variables/variable_store.h"
@@ -87,15 +88,12 @@ void Coordinator::Abort(const absl::Status& reason) {
   for (std::thread& thread : threads) thread.join();
 }
 
-absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& membership,
+absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& given,
                                                           const std::vector<int64_t>& memory_limits,
-                                                          const std::vector<std::string>& devices) {
-  return JoinAs(membership, memory_limits, devices, {});
-}
-
-absl::StatusOr<std::vector<WorkerInfo>> Coordinator::JoinAs(
-    const JobMembership& membership, const std::vector<int64_t>& memory_limits,
-    const std::vector<std::string>& devices, const std::set<int>& newcomers) {
+                                                          const std::vector<std::string>& devices,
+                                                          const std::set<int>& newcomers) {
+  JobMembership membership = given;
+  if (membership.epoch == 0) membership.epoch = NextEpoch(clients_);
   std::vector<WorkerInfo> infos(clients_.size());
   shards_.assign(clients_.size(), {});
   WEFT_RETURN_IF_ERROR(OnAll("joining the job", [&](int i) -> absl::Status {
@@ -162,7 +160,7 @@ absl::Status Coordinator::JoinNext(const std::vector<JobMember>& members, bool k
   membership.recovers_job_id = keeps_variables ? 0 : membership_.job_id;
   membership.replication = replication_;
   membership.job_id = (uint64_t{random()} << 32) | random();
-  return JoinAs(membership, memory_limits, devices, newcomers).status();
+  return Join(membership, memory_limits, devices, newcomers).status();
 }
 
 absl::Status Coordinator::CheckNewcomer(const JobMember& newcomer) const {

@@ -3,6 +3,7 @@
 #ifndef WEFT_DISTRIBUTED_COORDINATOR_H_
 #define WEFT_DISTRIBUTED_COORDINATOR_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,10 +46,13 @@ class Coordinator {
       : clients_(std::move(clients)), explain_(std::move(explain)) {}
 
   // `membership.rank` is filled in for each, its memory limit from `memory_limits` (0 = what the
-  // worker's machine allows), and its device from `devices` ("" = any), if there are any: by rank.
+  // worker's machine allows), and its device from `devices` ("" = any), if there are any: by rank;
+  // an epoch of 0 becomes NextEpoch of the workers. `newcomers`: ranks that begin anew, where the
+  // others go on with a job (continues_job_id).
   absl::StatusOr<std::vector<WorkerInfo>> Join(const JobMembership& membership,
                                                const std::vector<int64_t>& memory_limits = {},
-                                               const std::vector<std::string>& devices = {});
+                                               const std::vector<std::string>& devices = {},
+                                               const std::set<int>& newcomers = {});
   // Who is in the job now, by rank.
   std::vector<JobMember> members() const;
   // These members go on, as ranks 0, 1, ... of a new job, those that keep their state with
@@ -107,6 +111,8 @@ class Coordinator {
   const std::vector<WorkerClient*>& clients() const { return clients_; }
   // Calls of RunSteps since the workers joined.
   int64_t runs() const { return runs_; }
+  // Of this coordinator (JobMembership::epoch); 0 before Join.
+  uint64_t epoch() const { return membership_.epoch; }
   // Whether the workers agree on each step (JobMembership::commits).
   bool commits() const { return membership_.commits; }
   // "worker:1 (unix:/..., pid 4711)"
@@ -116,13 +122,6 @@ class Coordinator {
   // Calls `call(i)` for every worker, each in a thread of its own. `doing` is for the log: what a
   // worker does meanwhile.
   absl::Status OnAll(const std::string& doing, const std::function<absl::Status(int)>& call);
-  // The members become the workers, and join a new job.
-  absl::Status JoinNext(const std::vector<JobMember>& members, bool keeps_variables);
-  // Join, in which these ranks begin anew, though the job goes on with another.
-  absl::StatusOr<std::vector<WorkerInfo>> JoinAs(const JobMembership& membership,
-                                                 const std::vector<int64_t>& memory_limits,
-                                                 const std::vector<std::string>& devices,
-                                                 const std::set<int>& newcomers);
   // Joins the cards whose collectives in a program stay on them, and says so to the workers.
   absl::Status JoinCards(const std::vector<Partition>& partitions);
   // The error that ends a call of which worker i ended with errors[i]; `cause` is one of them.

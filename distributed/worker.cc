@@ -824,6 +824,7 @@ absl::StatusOr<KeptJob> RankWorker::Reply(const KeptJobRequest&) {
   const bool has_run = record_.runs() > 0 || membership_.continues_job_id == 0;
   kept.job_id = has_run ? membership_.job_id : membership_.continues_job_id;
   kept.job_digest = membership_.job_digest;
+  kept.rank = membership_.rank;
   kept.runs = record_.runs();
   kept.note = record_.note();
   kept.steps = record_.noted_steps();

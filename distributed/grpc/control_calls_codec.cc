@@ -187,6 +187,7 @@ KeptJob Decode(const rpc::KeptJob& message) {
   KeptJob kept;
   kept.job_id = message.job_id();
   kept.job_digest = message.job_digest();
+  kept.rank = RankId(message.rank());
   kept.runs = message.runs();
   kept.note = {message.note().begin(), message.note().end()};
   kept.steps = message.steps();
@@ -282,6 +283,7 @@ void Set(const KeptJob& kept, rpc::ControlReply& message) {
   rpc::KeptJob& out = *message.mutable_kept_job();
   out.set_job_id(kept.job_id);
   out.set_job_digest(kept.job_digest);
+  out.set_rank(kept.rank.value);
   out.set_runs(kept.runs);
   for (const auto& [name, value] : kept.note) (*out.mutable_note())[name] = value;
   out.set_steps(kept.steps);

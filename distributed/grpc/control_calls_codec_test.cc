@@ -91,12 +91,14 @@ TEST(ControlCallsCodecTest, WhatAWorkerKeepsOfItsJob) {
   EXPECT_FALSE(Asked(StepReportsRequest{.first = 7}).noted);
   const KeptJob kept = Answered(KeptJob{.job_id = ~uint64_t{0},
                                         .job_digest = uint64_t{9} << 60,
+                                        .rank = RankId(3),
                                         .runs = 5,
                                         .note = {{"job/step", 120}, {"best", 0.5}},
                                         .steps = 17,
                                         .shards_digest = uint64_t{3} << 61});
   EXPECT_EQ(kept.job_id, ~uint64_t{0});
   EXPECT_EQ(kept.job_digest, uint64_t{9} << 60);
+  EXPECT_EQ(kept.rank, RankId(3));
   EXPECT_EQ(kept.runs, 5);
   EXPECT_EQ(kept.note, (std::map<std::string, double>{{"best", 0.5}, {"job/step", 120}}));
   EXPECT_EQ(kept.steps, 17);

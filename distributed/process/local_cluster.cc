@@ -14,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "distributed/coordinator_epoch.h"
 #include "distributed/grpc/channel_options.h"
+#include "distributed/grpc/control_service.h"
 #include "distributed/grpc/grpc_client.h"
 #include "distributed/job_token.h"
 #include "distributed/process/arriving_workers.h"
@@ -22,6 +24,7 @@
 #include "distributed/process/memory_kills.h"
 #include "platform/file_system.h"
 #include "platform/log.h"
+#include "platform/mutex.h"
 #include "platform/openmp_wait.h"
 #include "platform/status_macros.h"
 
@@ -32,6 +35,10 @@ namespace {
 constexpr absl::Duration kEndTimeout = absl::Seconds(2);
 // How long the end of a process may come after that of its connections.
 constexpr absl::Duration kExplainTimeout = absl::Milliseconds(500);
+// How soon a worker is asked again that another coordinator attends.
+constexpr absl::Duration kAskAgain = absl::Milliseconds(200);
+// How long a worker that has let this coordinator go may take to say why.
+constexpr absl::Duration kReasonTimeout = absl::Seconds(1);
 
 GrpcClientOptions ClientOptionsOf(const RemoteClusterOptions& cluster, size_t worker) {
   GrpcClientOptions options;
@@ -42,6 +49,20 @@ GrpcClientOptions ClientOptionsOf(const RemoteClusterOptions& cluster, size_t wo
   options.keys = cluster.keys;
   options.detection = cluster.detection;
   return options;
+}
+
+// Connects to a worker; again and again while another coordinator attends it, for the cluster's
+// patience.
+absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectInTurn(const RemoteClusterOptions& cluster,
+                                                            const GrpcClientOptions& options) {
+  static_assert(kAttendedPatience > kLeasePatience);
+  const absl::Time until = absl::Now() + cluster.attended_patience;
+  absl::StatusOr<std::unique_ptr<WorkerClient>> client = ConnectToWorker(options);
+  while (!client.ok() && IsAttendedByAnother(client.status()) && absl::Now() < until) {
+    absl::SleepFor(kAskAgain);
+    client = ConnectToWorker(options);
+  }
+  return client;
 }
 
 // Connects at once to all that have no client in `clients` yet; the errors of those that failed,
@@ -60,7 +81,7 @@ absl::Status ConnectToMissing(const RemoteClusterOptions& cluster, absl::Duratio
     threads.emplace_back([&, i] {
       GrpcClientOptions options = ClientOptionsOf(cluster, i);
       options.connect_deadline = deadline;
-      absl::StatusOr<std::unique_ptr<WorkerClient>> client = ConnectToWorker(options);
+      absl::StatusOr<std::unique_ptr<WorkerClient>> client = ConnectInTurn(cluster, options);
       if (client.ok()) {
         clients[i] = *std::move(client);
         Log(LogLevel::kInfo, clients[i]->name(), " answers");
@@ -147,7 +168,16 @@ class RemoteCluster final : public WorkerCluster {
   }
   std::vector<WorkerClient*> clients() const override { return workers_.clients(); }
   std::vector<std::string> addresses() const override { return workers_.addresses(); }
-  absl::Status Explain(const absl::Status& error) override { return error; }
+  absl::Status Explain(const absl::Status& error) override {
+    const std::vector<ClusterWorker>& all = workers_.all();
+    const bool is_loss = absl::IsUnavailable(error) || absl::IsAborted(error);
+    const bool are_lost = std::all_of(all.begin(), all.end(), [](const ClusterWorker& worker) {
+      return IsLostToWorker(*worker.client);
+    });
+    if (!is_loss || !are_lost) return error;
+    const absl::Status deposed = FindSuccessor();
+    return deposed.ok() ? error : deposed;
+  }
   void Lose(const std::vector<WorkerClient*>& clients) override {
     for (ClusterWorker& worker : workers_.TakeOut(clients)) lost_.push_back(std::move(worker));
   }
@@ -174,11 +204,38 @@ class RemoteCluster final : public WorkerCluster {
   }
 
  private:
+  // A DeposedError where a worker has accepted a later coordinator; OK where none says so.
+  absl::Status FindSuccessor() const;
+
   const RemoteClusterOptions options_;
   PlacedWorkers workers_;
   std::vector<ClusterWorker> lost_;
   ArrivingWorkers arriving_;
 };
+
+absl::Status RemoteCluster::FindSuccessor() const {
+  Mutex mutex;
+  absl::Status found;
+  const absl::Time deadline = absl::Now() + kReasonTimeout;
+  std::vector<std::thread> threads;
+  for (const ClusterWorker& worker : workers_.all()) {
+    GrpcClientOptions options = ClientOptionsOf(options_, static_cast<size_t>(worker.place));
+    options.epoch = worker.client->epoch();
+    options.connect_deadline = deadline;
+    threads.emplace_back([options, deadline, &mutex, &found] {
+      absl::Status status = ConnectToWorker(options).status();
+      // Another coordinator that has not joined it yet.
+      while (IsAttendedByAnother(status) && absl::Now() < deadline) {
+        absl::SleepFor(kAskAgain);
+        status = ConnectToWorker(options).status();
+      }
+      MutexLock lock(mutex);
+      if (IsDeposed(status)) found = status;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return found;
+}
 
 class LocalCluster final : public WorkerCluster {
  public:

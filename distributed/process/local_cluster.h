@@ -32,7 +32,8 @@ class WorkerCluster : public WorkerSource {
   virtual std::vector<std::string> addresses() const = 0;
   // The error a job ended with, with what is known of the processes: when one was lost and its
   // process has ended, how ("worker:1 (pid 4711) was killed by signal 9 (Killed)") comes first;
-  // when one is stopped by a signal, that. Other errors stay as they are.
+  // when one is stopped by a signal, that. Where all workers have let this process go, and have
+  // accepted a later coordinator, a DeposedError says so. Other errors stay as they are.
   virtual absl::Status Explain(const absl::Status& error) = 0;
   // These take no part in the job any more: they and their addresses leave the lists, and processes
   // that this cluster has started are killed. The clients live as long as the cluster, or until
@@ -74,7 +75,13 @@ struct RemoteClusterOptions {
   std::shared_ptr<KeyRing> keys = {};  // for TLS; null: none
   LossDetection detection = {};
   absl::Duration start_timeout = absl::Seconds(60);
+  // How long a worker is asked again that another coordinator attends: that one may be lost, and
+  // the worker may not know it yet.
+  absl::Duration attended_patience = absl::ZeroDuration();
 };
+
+// Longer than a worker believes a coordinator that is silent.
+inline constexpr absl::Duration kAttendedPatience = absl::Seconds(8);
 
 // Connects to workers that others started. Unavailable naming those that did not answer in time.
 absl::StatusOr<std::unique_ptr<WorkerCluster>> ConnectToCluster(

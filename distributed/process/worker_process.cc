@@ -89,6 +89,7 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
     if (options.decorate_transport == nullptr) return transport;
     return options.decorate_transport(std::move(transport));
   };
+  if (!options.ends_with_coordinator) server->control().set_keep_state(options.keep_state);
   const std::unique_ptr<Worker> worker = NewWorker(std::move(environment));
   server->control().SetWorker(worker.get(), options.version);
   Log(LogLevel::kInfo, "listening on ", server->address());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "distributed/keys/key_ring.h"
 #include "distributed/transport.h"
 #include "distributed/worker.h"
@@ -25,6 +26,10 @@ struct WorkerProcessOptions {
   // End when the coordinator's lease breaks (workers that --local started); otherwise wait for the
   // next one.
   bool ends_with_coordinator = false;
+  // How long the state of a job that can be resumed is kept when its coordinator is lost, for the
+  // next run of it (--keep-state); other jobs are refused meanwhile. 0: not at all. Without effect
+  // where the worker ends with its coordinator.
+  absl::Duration keep_state = absl::ZeroDuration();
   // That every caller and peer must have (distributed/job_token.h); not empty.
   std::string token;
   // Data are read below these alone (--data-root), and checkpoints written below those

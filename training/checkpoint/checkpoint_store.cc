@@ -122,6 +122,12 @@ absl::Status CheckpointStore::Commit(const std::string& folder, const Checkpoint
   WEFT_RETURN_IF_ERROR(
       files_.WriteFileAtomically(absl::StrCat(folder, "/", kCheckpointIndexName), index.ToJson()));
   const std::string path = PathOf(index.step);
+  // A later coordinator of the job removes what this one has not finished (CleanUp): its own
+  // checkpoint of the same step stays.
+  if (!files_.Exists(folder)) {
+    return absl::NotFoundError(
+        absl::StrCat("\"", absl::Utf8SafeCEscape(folder), "\" was removed by another process"));
+  }
   WEFT_RETURN_IF_ERROR(folders_.Remove(path));
   return folders_.Rename(folder, path);
 }

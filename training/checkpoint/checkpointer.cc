@@ -77,6 +77,7 @@ absl::StatusOr<std::string> Checkpointer::Begin(Coordinator& coordinator, int64_
                                                 const std::map<std::string, double>& loop) {
   const int64_t begin = clock_.MonotonicNanos();
   WEFT_RETURN_IF_ERROR(Poll(coordinator, /*wait=*/true));
+  WEFT_RETURN_IF_ERROR(MayWrite());
   summary_.pause_seconds += static_cast<double>(clock_.MonotonicNanos() - begin) * 1e-9;
   const int64_t before = std::exchange(last_step_, step);
   last_nanos_ = clock_.MonotonicNanos();
@@ -115,7 +116,10 @@ absl::Status Checkpointer::Poll(Coordinator& coordinator, bool wait) {
     pending_->committing = true;
     commit_ = std::async(std::launch::async,
                          [this, folder = pending_->folder, index = *std::move(index)] {
-                           Committed committed{store_.Commit(folder, index), absl::OkStatus()};
+                           Committed committed;
+                           committed.allowed = MayWrite();
+                           if (!committed.allowed.ok()) return committed;
+                           committed.status = store_.Commit(folder, index);
                            if (committed.status.ok()) {
                              committed.pruned = store_.Prune(options_.keep);
                            }
@@ -123,7 +127,9 @@ absl::Status Checkpointer::Poll(Coordinator& coordinator, bool wait) {
                          });
   }
   if (wait || commit_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-    Conclude(commit_.get());
+    const Committed committed = commit_.get();
+    Conclude(committed);
+    return committed.allowed;
   }
   return absl::OkStatus();
 }
@@ -163,7 +169,9 @@ absl::StatusOr<CheckpointIndex> Checkpointer::IndexOf(
 }
 
 void Checkpointer::Conclude(const Committed& committed) {
-  if (committed.status.ok()) {
+  if (!committed.allowed.ok()) {
+    store_.Abandon(pending_->folder);
+  } else if (committed.status.ok()) {
     ++summary_.written;
     retry_nanos_ = retry_delay_nanos_ = 0;
     summary_.last_step = pending_->step;

@@ -29,6 +29,9 @@ struct CheckpointOptions {
   int keep = 3;
   // Whether one is wanted now, whatever the numbers say; asked between steps. Null: never.
   std::function<bool()> is_wanted = nullptr;
+  // Whether this process may still write: asked before one begins, and before it gets its name; an
+  // error ends the run. From any thread. Null: it may.
+  std::function<absl::Status()> may_write = nullptr;
 };
 
 // What came of the checkpoints of a run.
@@ -45,7 +48,7 @@ struct CheckpointSummary {
 // Drives the workers' writers through the coordinator. Steps wait only for the copy of the state;
 // files, index and clean-up are the business of other threads. What cannot be written is a warning,
 // and is tried again: after 10 s, then after twice as long each time, up to 5 minutes;
-// the errors of the calls are those of lost workers. Borrows store, clock and `warn`'s captures.
+// the errors of the calls are those of lost workers and of may_write. Borrows store, clock and `warn`'s captures.
 // One thread calls it.
 class Checkpointer {
  public:
@@ -90,7 +93,11 @@ class Checkpointer {
   struct Committed {
     absl::Status status;
     absl::Status pruned;
+    absl::Status allowed = {};  // may_write; an error: nothing was done
   };
+  absl::Status MayWrite() const {
+    return options_.may_write == nullptr ? absl::OkStatus() : options_.may_write();
+  }
 
   // The index of what the workers have written; an error of theirs, with the worker's name.
   absl::StatusOr<CheckpointIndex> IndexOf(const Coordinator& coordinator,

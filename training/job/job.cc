@@ -640,7 +640,7 @@ std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, 
 
 absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
                       const std::string& version, std::vector<std::string> addresses,
-                      const PreparedJob* evaluation) {
+                      const PreparedJob* evaluation, const JobStart& start) {
   std::random_device random;
   JobMembership membership;
   membership.job_id = (uint64_t{random()} << 32) | random();
@@ -654,12 +654,14 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.stall_timeout_seconds = spec.stall_timeout_seconds;
   membership.checkpoints = spec.checkpoints;
   membership.commits = spec.commits;
-  membership.replication = ReplicationOf(job.programs, job.plan, spec.replicate_every);
+  membership.epoch = start.epoch;
+  membership.job_digest = start.job_digest;
+  membership.continues_job_id = start.continues_job_id;
   LoggedPhase join("join");
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<WorkerInfo> workers,
       coordinator.Join(membership, MemoryLimitsByRank(spec, job.plan, coordinator.size()),
-                       DevicesByRank(spec, job.plan, coordinator.size())));
+                       DevicesByRank(spec, job.plan, coordinator.size()), start.newcomers));
   LogDevices(workers);
   if (spec.costs != nullptr) {
     WEFT_RETURN_IF_ERROR(CheckJoinedCards(spec.costs->profile(), spec.cluster, job.plan, workers));
@@ -667,11 +669,7 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   join.End();
   WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job, evaluation));
   WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
-  return WriteInitialValues(coordinator, job, {});
-}
-
-absl::Status WriteInitialValues(Coordinator& coordinator, const PreparedJob& job,
-                                const std::set<std::string>& others) {
+  if (start.continues_job_id != 0) return HandOverState(coordinator, start.handovers);
   std::map<std::string, Tensor> initial;
   for (const Graph* const graph : job.graphs()) {
     for (const Variable& variable : graph->variables()) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "distributed/coordinator.h"
+#include "distributed/state_handover.h"
 #include "distributed/worker.h"
 #include "graph/cluster_spec.h"
 #include "graph/graph.h"
@@ -86,6 +87,17 @@ absl::StatusOr<std::vector<JobProgram>> PartitionTraining(const PreparedJob& job
 std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, int64_t first,
                                   int64_t last, const std::map<std::string, double>& scalars);
 
+// How a job begins on its workers, where it may go on with what they have.
+struct JobStart {
+  uint64_t epoch = 0;             // JobMembership's; so the next two
+  uint64_t job_digest = 0;
+  // Where it is not 0, no initial values are handed out: `newcomers` begin anew, and take the state
+  // of others (`handovers`).
+  uint64_t continues_job_id = 0;
+  std::set<int> newcomers = {};
+  std::vector<Handover> handovers = {};
+};
+
 // Joins the workers, hands out programs and the initial values of the graph's variables.
 // ResourceExhausted when the job does not fit: a worker into its memory, or those of one host
 // together into what they share. Nothing large has been allocated then.
@@ -93,7 +105,7 @@ std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, 
 // in-process). `evaluation`, if any, is of PrepareEvaluationWithin.
 absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const JobSpec& spec,
                       const std::string& version, std::vector<std::string> addresses,
-                      const PreparedJob* evaluation = nullptr);
+                      const PreparedJob* evaluation = nullptr, const JobStart& start = {});
 
 // Hands the initial values of the graph's variables, but for these, to workers that have the
 // programs.

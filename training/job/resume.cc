@@ -104,6 +104,22 @@ std::vector<std::string> JobDifferences(const CheckpointJob& saved, const Checkp
   return lines;
 }
 
+uint64_t JobDigest(const CheckpointJob& job) {
+  std::string text = absl::StrCat(job.model_checksum, " ", job.weights_checksum, "\n");
+  // By sorted keys.
+  absl::StrAppend(&text, ParseData(job.data).dump(-1, ' ', false, Json::error_handler_t::replace));
+  for (const auto& [flag, values] : job.flags) {
+    const std::string value = values.content.has_value()
+                                  ? absl::StrCat("content ", *values.content)
+                                  : absl::StrJoin(values.values, "\x1f");
+    absl::StrAppend(&text, "\n", flag, "=", value);
+  }
+  for (const std::string& name : std::set<std::string>(job.trained.begin(), job.trained.end())) {
+    absl::StrAppend(&text, "\n", name.size(), ":", name);
+  }
+  return std::max<uint64_t>(1, Checksum(std::as_bytes(std::span(text))));
+}
+
 uint64_t WeightsChecksum(const Graph& graph) {
   std::map<std::string, uint64_t> sums;
   for (const Variable& variable : graph.variables()) {

@@ -2,6 +2,7 @@
 #ifndef WEFT_TRAINING_JOB_RESUME_H_
 #define WEFT_TRAINING_JOB_RESUME_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ namespace weft {
 // What the job that goes on with a checkpoint has otherwise, a line each: "--lr was 0.1, is 0.01".
 // Workers, plan, the paths of files, and how they are read ahead may differ.
 std::vector<std::string> JobDifferences(const CheckpointJob& saved, const CheckpointJob& now);
+
+// What two runs have equal that have no JobDifferences: XXH3-64 of what is compared there. Not 0.
+uint64_t JobDigest(const CheckpointJob& job);
 
 // XXH3-64 over the names and contents of the graph's variables that begin with given values.
 uint64_t WeightsChecksum(const Graph& graph);

@@ -122,6 +122,10 @@ class Loop {
   int64_t StretchEnd() const;
   // The ranges up to `end`, with the checkpoint that is due in between. May bring `end` nearer.
   absl::StatusOr<std::vector<StepRange>> StretchRanges(int64_t& end);
+  // Takes the reports of steps that were done before this run.
+  absl::Status TakeKept();
+  // What a coordinator needs that goes on where this one is lost.
+  std::map<std::string, double> Note() const;
   // A range without steps that saves the state as it is.
   StepRange Snapshot(const std::string& folder) const;
   absl::Status RunStretch(const std::vector<StepRange>& ranges, int64_t end);
@@ -330,9 +334,32 @@ void Loop::TakeOf(const std::vector<StepRange>& ranges, const StepReport& report
   Take(report, done_ + index, range->program);
 }
 
-absl::Status Loop::RunRanges(const std::vector<StepRange>& ranges) {
+std::map<std::string, double> Loop::Note() const {
+  std::map<std::string, double> note = HookState();
+  note[kJobStepNote] = static_cast<double>(done_);
+  return note;
+}
+
+absl::Status Loop::TakeKept() {
+  const std::vector<StepReport>& reports = options_.kept_reports;
+  if (reports.empty()) return absl::OkStatus();
+  const int64_t end = done_ + static_cast<int64_t>(reports.size());
+  const std::vector<StepRange> ranges = Ranges(done_, end);
+  {
+    MutexLock lock(mutex_);
+    int64_t index = 0;
+    for (const StepReport& report : reports) TakeOf(ranges, report, index++);
+  }
+  done_ = run_begin_ = end;
+  return CallHooks();
+}
+
+absl::Status Loop::RunRanges(const std::vector<StepRange>& given) {
   run_begin_ = done_;
   taken_ = 0;
+  for (LoopHook* const hook : options_.hooks) hook->BeforeStretch();
+  std::vector<StepRange> ranges = given;
+  if (!ranges.empty()) ranges.front().note = Note();
   const auto report = [&](const StepReport& done) {
     MutexLock lock(mutex_);
     TakeOf(ranges, done, taken_++);
@@ -478,6 +505,7 @@ absl::Status Loop::End() {
 }
 
 absl::StatusOr<TrainResult> Loop::Run() {
+  WEFT_RETURN_IF_ERROR(TakeKept());
   if (done_ < options_.steps) first_step_.emplace("first step");
   while (true) {
     while (!result_.stopped && done_ < (result_.end.empty() ? options_.steps : told_)) {

@@ -31,6 +31,9 @@ class LoopHook {
   virtual absl::Status AtEnd(Coordinator&, int64_t) { return absl::OkStatus(); }
   // What it must know again in a run that is resumed here.
   virtual void SaveState(std::map<std::string, double>&) const {}
+  // A stretch of steps is about to begin: what was told of those before must not be lost when this
+  // process is.
+  virtual void BeforeStretch() {}
   // Whether steps change that, not its calls alone. Stretches then end where a checkpoint is due.
   virtual bool changes_in_steps() const { return false; }
 };
@@ -83,6 +86,9 @@ struct TrainOptions {
   // Run the first step with the program that reports gradients (PrepareTraining was asked for it).
   bool report_gradients = false;
   int64_t first_step = 0;       // steps that a resumed run has done
+  // Reports of the steps from `first_step` on that the workers have done already, for a coordinator
+  // that was lost (FindKeptState): they are taken as if this run had run them.
+  std::vector<StepReport> kept_reports = {};
   bool check_numerics = false;  // look at every node of every step
   // Measure the noise of the gradient in every so many steps, in those whose number (from 1) it
   // divides; 0 = never (PrepareTraining was asked for it). Steps of other programs than the job's
@@ -100,6 +106,10 @@ struct TrainOptions {
   std::function<bool()> stop = nullptr;
   Clock* clock = nullptr;  // null: the machine's
 };
+
+// The key under which the note of a stretch (StepRange::note) has the steps of the job that were
+// done before it. Beside it lie the hooks' states (LoopHook::SaveState).
+inline constexpr char kJobStepNote[] = "job/step";
 
 // One finished step. Times are in seconds, the loss is the mean over the global batch.
 struct TrainProgress {

@@ -1,0 +1,52 @@
+// FindKeptState: what the workers of a job still have of it when its coordinator was lost.
+#ifndef WEFT_TRAINING_RECOVERY_KEPT_STATE_H_
+#define WEFT_TRAINING_RECOVERY_KEPT_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "distributed/state_handover.h"
+#include "distributed/worker_client.h"
+#include "training/job/job.h"
+
+namespace weft {
+
+// The state of a job after a step, in the memory of its workers: what a run needs to go on with it
+// (JobStart, TrainOptions).
+struct KeptState {
+  uint64_t job_id = 0;
+  int64_t steps = 0;                // of the job, that are done on all of them
+  std::vector<StepReport> reports;  // of the newest of these, in order
+  // LoopHook::SaveState, as it was before the steps of those reports.
+  std::map<std::string, double> loop;
+  // Ranks of the run that goes on that have not what they need, and who gives it to them.
+  std::set<int> newcomers;
+  std::vector<Handover> handovers;
+
+  // The first step that has a report here, or the next one.
+  int64_t first_step() const { return steps - static_cast<int64_t>(reports.size()); }
+};
+
+struct KeptSearch {
+  std::optional<KeptState> state;
+  // Why what they keep of the job cannot be used; "" where it can, or where they keep nothing.
+  std::string why_not;
+};
+
+// Asks the workers of a run that begins, by rank; none of them has joined it yet. `job` and
+// `evaluation` (or null) are what it is going to run; `job_digest`: JobMembership::job_digest; what
+// is kept of other jobs is not looked at. The workers finish or leave out the step that was under
+// way, as one (SettleStep). Where they are of different pasts, the newest counts. Nothing else
+// changes on them. The errors are those of lost workers.
+absl::StatusOr<KeptSearch> FindKeptState(const std::vector<WorkerClient*>& clients,
+                                         const PreparedJob& job, const PreparedJob* evaluation,
+                                         uint64_t job_digest);
+
+}  // namespace weft
+
+#endif  // WEFT_TRAINING_RECOVERY_KEPT_STATE_H_
