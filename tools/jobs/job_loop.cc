@@ -1,5 +1,6 @@
 #include "tools/jobs/job_loop.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <ostream>
 #include <set>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "distributed/coordinator_epoch.h"
 #include "placement/files/plan_file.h"
 #include "platform/byte_quantity.h"
 #include "platform/checksum.h"
@@ -96,6 +98,7 @@ absl::Status JobLoop::OpenFolder() {
   std::error_code error;
   const auto root = std::filesystem::absolute(flags_.folder(), error);
   store_.emplace(RealFileSystem(), RealFolders(), error ? flags_.folder() : root.string());
+  owner_.emplace(RealFileSystem(), store_->root());
   const auto steps = store_->Steps();
   if (!steps.ok()) return WithExitCode(Annotate(steps.status(), "--checkpoint"), ExitCode::kDisk);
   if (!steps->empty() && !flags_.resumes()) {
@@ -114,25 +117,75 @@ absl::Status JobLoop::OpenFolder() {
             ? absl::StrCat("resume step ", checkpoint_->index().step, " of ", checkpoint_->folder())
             : absl::StrCat("resume no checkpoint in ", store_->root(), ": from the beginning"));
   }
+  CleanUp();
+  return absl::OkStatus();
+}
+
+void JobLoop::CleanUp() {
   const auto removed = store_->CleanUp();
   if (!removed.ok()) {
     Note(absl::StrCat("warning: --checkpoint: ", std::string(removed.status().message()),
                       "; training goes on"));
-    return absl::OkStatus();
+    return;
   }
   for (const std::string& path : *removed) {
     Note(absl::StrCat("removed ", path, ", which was incomplete"));
   }
-  return absl::OkStatus();
 }
 
-absl::Status JobLoop::MakeFolder() const {
+absl::StatusOr<uint64_t> JobLoop::Claim(const std::vector<WorkerClient*>& clients) {
+  epoch_ = NextEpoch(clients, owner_.has_value() ? owner_->Epoch() : 0);
+  // A folder that is not there yet is claimed when it is made.
+  if (owner_.has_value() && RealFileSystem().Exists(store_->root())) {
+    const absl::Status claimed = owner_->Claim(epoch_);
+    WEFT_RETURN_IF_ERROR(WithExitCode(Annotate(claimed, "--checkpoint"), ExitCode::kDisk));
+  }
+  return epoch_;
+}
+
+uint64_t JobLoop::job_digest() const { return flags_.saves() ? JobDigest(job_) : 0; }
+
+absl::Status JobLoop::CheckOwner() const {
+  return owner_.has_value() ? owner_->Check() : absl::OkStatus();
+}
+
+void JobLoop::TakeOver(KeptSearch kept, int workers, JobStart& start) {
+  const std::string instead =
+      checkpoint_.has_value() ? absl::StrCat("the checkpoint of step ", checkpoint_step())
+                              : std::string("the beginning");
+  if (!kept.why_not.empty()) {
+    Note(absl::StrCat("note: what the workers keep of the job, whose coordinator was lost, cannot "
+                      "be used (",
+                      kept.why_not, "): the run goes on from ", instead));
+  }
+  if (!kept.state.has_value() || kept.state->steps <= checkpoint_step()) return;
+  kept_ = std::move(kept.state);
+  std::string how = "none of its steps is lost";
+  if (kept_->source != nullptr) {
+    start.recovers_job_id = kept_->job_id;
+    how = absl::StrCat(kept_->source->text(), ", cut anew for this plan");
+  } else {
+    start.continues_job_id = kept_->job_id;
+    start.newcomers = kept_->newcomers;
+    start.handovers = kept_->handovers;
+  }
+  if (!kept_->newcomers.empty()) {
+    absl::StrAppend(&how, "; ", kept_->newcomers.size(), " of them take the state of others");
+  }
+  Note(absl::StrCat("resume step ", kept_->steps, " from the memory of ", workers,
+                    " workers, whose coordinator was lost, and not from ", instead, ": ", how));
+}
+
+absl::Status JobLoop::MakeFolder() {
   if (!flags_.saves()) return absl::OkStatus();
   absl::Status made = RealFileSystem().CreateDirectories(store_->root());
   // A file that is dropped before it has its name.
   if (made.ok()) {
     made = RealFileSystem().OpenReplacement(absl::StrCat(store_->root(), "/probe")).status();
   }
+  if (made.ok()) made = owner_->Claim(std::max<uint64_t>(epoch_, 1));
+  // What another had begun before it lost the folder.
+  if (made.ok()) CleanUp();
   return WithExitCode(Annotate(made, "--checkpoint"), ExitCode::kDisk);
 }
 
@@ -217,7 +270,11 @@ absl::Status JobLoop::Begin(Coordinator& coordinator, const TrainedModel& model,
   before_text_ = std::move(before_text);
   model_ = &model;
   prepared_ = &job;
-  if (checkpoint_.has_value()) {
+  if (kept_.has_value()) {
+    if (kept_->source != nullptr) {
+      WEFT_RETURN_IF_ERROR(Restore(coordinator, job, *kept_->source));
+    }
+  } else if (checkpoint_.has_value()) {
     WEFT_RETURN_IF_ERROR(Restore(coordinator, job, *checkpoint_));
   }
   if (evaluation_.has_value()) {
@@ -225,13 +282,14 @@ absl::Status JobLoop::Begin(Coordinator& coordinator, const TrainedModel& model,
                       [this](Coordinator& workers, const Measurement& measured) {
                         return Measured(workers, measured);
                       });
-    if (checkpoint_.has_value()) periodic_->LoadState(checkpoint_->index().loop);
+    periodic_->LoadState(saved_state());
   }
   if (store_.has_value()) {
     CheckpointOptions options = flags_.Checkpoints(*job.data);
     options.is_wanted = saves_now_;
+    options.may_write = [this] { return CheckOwner(); };
     checkpointer_.emplace(
-        *store_, job_, options, first_step(), RealClock(),
+        *store_, job_, options, checkpoint_step(), RealClock(),
         [this](const std::string& text) { Note(absl::StrCat("warning: ", text)); });
   }
   return absl::OkStatus();
@@ -239,6 +297,7 @@ absl::Status JobLoop::Begin(Coordinator& coordinator, const TrainedModel& model,
 
 void JobLoop::AddTo(TrainOptions& options) {
   options.first_step = first_step();
+  if (kept_.has_value()) options.kept_reports = kept_->reports;
   options.check_numerics = flags_.check_numerics();
   if (checkpointer_.has_value()) options.checkpointer = &*checkpointer_;
   if (periodic_.has_value()) options.hooks.push_back(&*periodic_);
@@ -291,7 +350,7 @@ RebalancerOptions JobLoop::Rebalancing() {
 }
 
 int64_t JobLoop::first_step() const {
-  return checkpoint_.has_value() ? checkpoint_->index().step : 0;
+  return kept_.has_value() ? kept_->first_step() : checkpoint_step();
 }
 
 absl::Status JobLoop::Measured(Coordinator& coordinator, const Measurement& measured) {
@@ -304,6 +363,7 @@ absl::Status JobLoop::Measured(Coordinator& coordinator, const Measurement& meas
   last_metrics_ = measured.metrics;
   if (listener_ != nullptr) listener_(measured);
   if (!measured.is_best || flags_.best_output().empty()) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(CheckOwner());
   const auto read = flags_.evaluates_averages() ? ReadAverages : ReadTrained;
   WEFT_ASSIGN_OR_RETURN(auto values, read(coordinator, *prepared_));
   const auto saved = model_->Save(RealFileSystem(), flags_.best_output(), std::move(values));

@@ -23,10 +23,12 @@
 #include "training/checkpoint/checkpoint_store.h"
 #include "training/checkpoint/checkpointer.h"
 #include "training/checkpoint/flag_record.h"
+#include "training/checkpoint/folder_owner.h"
 #include "training/checkpoint/state_source.h"
 #include "training/job/job.h"
 #include "training/job/periodic_evaluation.h"
 #include "training/job/trainer.h"
+#include "training/recovery/kept_state.h"
 
 namespace weft {
 
@@ -39,9 +41,21 @@ class JobLoop {
   // Looks into the folder of checkpoints and, to resume, opens the newest one that is whole. Makes
   // no folder: the job may yet be refused.
   absl::Status OpenFolder();
+  // The epoch of this run as a coordinator (distributed/coordinator_epoch.h): higher than those
+  // that its workers have accepted, and than that of whoever has the folder of checkpoints, which
+  // is this run's from now on. After CheckSame; nobody has joined yet.
+  absl::StatusOr<uint64_t> Claim(const std::vector<WorkerClient*>& clients);
+  // JobMembership::job_digest of a job that has a folder of checkpoints, else 0. After CheckSame.
+  uint64_t job_digest() const;
+  // A run that resumes goes on with what its workers keep of a job whose coordinator was lost,
+  // where that is newer than the checkpoint. Says from where the run goes on, and adds to `start`.
+  void TakeOver(KeptSearch kept, int workers, JobStart& start);
+  // PermissionDenied (IsDeposed) where another run has claimed the folder since.
+  absl::Status CheckOwner() const;
   // Makes the folder of a job that has started. An error where no file can be written there: a job
-  // that cannot save must not find out after hours.
-  absl::Status MakeFolder() const;
+  // that cannot save must not find out after hours. Removes what an earlier run, which does not
+  // own the folder any more, had not finished.
+  absl::Status MakeFolder();
   // Takes what can change bits, and was left open, from the checkpoint's plan; with --rebalance the
   // shares too, which the job had come to.
   void AdoptPlan(JobSpec& spec) const;
@@ -84,9 +98,10 @@ class JobLoop {
   std::vector<std::string> evaluated_metrics(const LossSpec& loss) const {
     return flags_.evaluates() ? flags_.Metrics(loss) : std::vector<std::string>();
   }
-  // Of the checkpoint that the run resumes from: its loop's state, and the flags of its record.
-  // Empty without one.
+  // Of what the run resumes from: its loop's state, and the flags of the checkpoint's record. Empty
+  // without one.
   std::map<std::string, double> saved_state() const {
+    if (kept_.has_value()) return kept_->loop;
     return checkpoint_.has_value() ? checkpoint_->index().loop : std::map<std::string, double>();
   }
   FlagRecord saved_flags() const {
@@ -95,7 +110,7 @@ class JobLoop {
   // The state after `step` steps was right, and may be wrong later: sets the checkpoints of later
   // steps aside, and saves none any more. What the run can be resumed from, for an error's text.
   std::string Distrust(int64_t step);
-  // Steps that were done before.
+  // Steps that were done before, and are reported by another run.
   int64_t first_step() const;
   // What came of it, a line each; `step_seconds` is what a step takes.
   void Report(double step_seconds, Console& console) const;
@@ -106,11 +121,19 @@ class JobLoop {
  private:
   absl::Status Measured(Coordinator& coordinator, const Measurement& measured);
   void Note(const std::string& text);
+  int64_t checkpoint_step() const {
+    return checkpoint_.has_value() ? checkpoint_->index().step : 0;
+  }
+  // Removes what is half written or half removed.
+  void CleanUp();
 
   const LoopFlags& flags_;
   Console& console_;
   std::optional<CheckpointStore> store_;
+  std::optional<FolderOwner> owner_;  // of the store
+  uint64_t epoch_ = 0;
   std::optional<Checkpoint> checkpoint_;
+  std::optional<KeptState> kept_;  // the run goes on with that, and not with the checkpoint
   CheckpointJob job_;
   std::optional<PreparedJob> evaluation_;
   std::optional<Checkpointer> checkpointer_;

@@ -14,6 +14,7 @@
 #include "platform/status_macros.h"
 #include "training/graph/training_spec.h"
 #include "training/job/trainer.h"
+#include "training/recovery/held_source.h"
 
 namespace weft {
 namespace {
@@ -132,6 +133,58 @@ absl::Status TakeReports(const std::vector<WorkerClient*>& clients,
   return absl::OkStatus();
 }
 
+// The step that those of the job stand at; the reason where they do not stand at one.
+std::string CheckOneStep(const std::vector<WorkerClient*>& clients,
+                         const std::vector<KeptJob>& kept, KeptState& state) {
+  for (const KeptJob& one : kept) {
+    if (one.job_id == state.job_id) state.steps = std::max(state.steps, StepsDone(one));
+  }
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i].job_id != state.job_id || StepsDone(kept[i]) == state.steps) continue;
+    return absl::StrCat(clients[i]->name(), " stands after step ", StepsDone(kept[i]),
+                        ", and another worker after step ", state.steps);
+  }
+  return "";
+}
+
+// Those of the job hold what they have, as the state after this step.
+absl::Status HoldAll(const std::vector<WorkerClient*>& clients, const std::vector<KeptJob>& kept,
+                     const KeptState& state) {
+  std::vector<absl::Status> held(clients.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < clients.size(); ++i) {
+    if (kept[i].job_id != state.job_id) continue;
+    threads.emplace_back([&clients, &held, &state, i] {
+      held[i] = clients[i]->Ask(HoldStateRequest{.step = state.steps}).status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < clients.size(); ++i) {
+    if (!held[i].ok()) return Annotate(held[i], clients[i]->name());
+  }
+  return absl::OkStatus();
+}
+
+// The newest state that the workers hold beside their variables; `why` has why those cannot be
+// used, and then why that cannot.
+absl::Status TakeHeld(const std::vector<WorkerClient*>& clients, const PreparedJob& job,
+                      KeptState& state, std::string& why) {
+  auto source = HeldSource::FindNewest(clients, StateNames(job));
+  if (!source.ok()) {
+    if (!absl::IsNotFound(source.status())) return source.status();
+    absl::StrAppend(&why, "; and ", std::string(source.status().message()));
+    return absl::OkStatus();
+  }
+  // Reports of later steps are of steps that are done again.
+  if (source->step() != state.steps) state.reports.clear();
+  state.steps = source->step();
+  state.newcomers.clear();
+  state.handovers.clear();
+  state.source = std::make_shared<HeldSource>(*std::move(source));
+  why.clear();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<KeptSearch> FindKeptState(const std::vector<WorkerClient*>& clients,
@@ -143,25 +196,22 @@ absl::StatusOr<KeptSearch> FindKeptState(const std::vector<WorkerClient*>& clien
   KeptState state;
   state.job_id = NewestJob(kept, job_digest);
   if (state.job_id == 0) return search;
+  std::string& why = search.why_not;
   const absl::Status settled = Settle(clients, kept, state.job_id);
   if (absl::IsDataLoss(settled)) {
-    search.why_not = std::string(settled.message());
-    return search;
+    why = std::string(settled.message());
+  } else {
+    WEFT_RETURN_IF_ERROR(settled);
+    WEFT_ASSIGN_OR_RETURN(kept, AskKept(clients));
+    why = CheckOneStep(clients, kept, state);
   }
-  WEFT_RETURN_IF_ERROR(settled);
-  WEFT_ASSIGN_OR_RETURN(kept, AskKept(clients));
-  for (const KeptJob& one : kept) {
-    if (one.job_id == state.job_id) state.steps = std::max(state.steps, StepsDone(one));
+  if (why.empty()) {
+    WEFT_RETURN_IF_ERROR(TakeReports(clients, kept, state));
+    why = Place(kept, job, evaluation, state);
+    if (!why.empty()) WEFT_RETURN_IF_ERROR(HoldAll(clients, kept, state));
   }
-  for (size_t i = 0; i < kept.size(); ++i) {
-    if (kept[i].job_id != state.job_id || StepsDone(kept[i]) == state.steps) continue;
-    search.why_not = absl::StrCat(clients[i]->name(), " stands after step ", StepsDone(kept[i]),
-                                  ", and another worker after step ", state.steps);
-    return search;
-  }
-  search.why_not = Place(kept, job, evaluation, state);
-  if (!search.why_not.empty()) return search;
-  WEFT_RETURN_IF_ERROR(TakeReports(clients, kept, state));
+  if (!why.empty()) WEFT_RETURN_IF_ERROR(TakeHeld(clients, job, state, why));
+  if (!why.empty()) return search;
   Log(LogLevel::kInfo, "the workers keep job ", state.job_id, " after step ", state.steps, ", ",
       state.newcomers.size(), " of ", clients.size(), " begin anew");
   search.state = std::move(state);

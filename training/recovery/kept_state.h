@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "distributed/state_handover.h"
 #include "distributed/worker_client.h"
+#include "training/checkpoint/state_source.h"
 #include "training/job/job.h"
 
 namespace weft {
@@ -24,9 +26,12 @@ struct KeptState {
   std::vector<StepReport> reports;  // of the newest of these, in order
   // LoopHook::SaveState, as it was before the steps of those reports.
   std::map<std::string, double> loop;
-  // Ranks of the run that goes on that have not what they need, and who gives it to them.
+  // Where the workers have what they need in their variables: ranks of the run that goes on that
+  // have not, and who gives it to them.
   std::set<int> newcomers;
   std::vector<Handover> handovers;
+  // Where they have not: all begin anew, and take the state from here (Restore). Null: they have.
+  std::shared_ptr<StateSource> source;
 
   // The first step that has a report here, or the next one.
   int64_t first_step() const { return steps - static_cast<int64_t>(reports.size()); }
@@ -41,8 +46,10 @@ struct KeptSearch {
 // Asks the workers of a run that begins, by rank; none of them has joined it yet. `job` and
 // `evaluation` (or null) are what it is going to run; `job_digest`: JobMembership::job_digest; what
 // is kept of other jobs is not looked at. The workers finish or leave out the step that was under
-// way, as one (SettleStep). Where they are of different pasts, the newest counts. Nothing else
-// changes on them. The errors are those of lost workers.
+// way, as one (SettleStep). Where they are of different pasts, the newest counts. Where the plan
+// is another, they hold their state beside their variables (HoldStateRequest); where they cannot
+// come to one step, the newest copies count that they hold (HeldSource). Nothing else changes on
+// them. The errors are those of lost workers.
 absl::StatusOr<KeptSearch> FindKeptState(const std::vector<WorkerClient*>& clients,
                                          const PreparedJob& job, const PreparedJob* evaluation,
                                          uint64_t job_digest);
