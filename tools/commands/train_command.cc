@@ -73,6 +73,9 @@ class TrainCommand final : public Command {
     const absl::Status trained =
         run.Run(workers->coordinator(), [&signals] { return signals.signal() != 0; });
     if (run.has_result()) {
+      // Of two that went on with the job, the later one writes.
+      WEFT_RETURN_IF_ERROR(loop.CheckOwner());
+      WEFT_RETURN_IF_ERROR(workers->CheckNotDeposed());
       WEFT_RETURN_IF_ERROR(
           SaveResults(RealFileSystem(), flags_.results(), job->trained(), run.result(), console));
     }

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "distributed/process/worker_process.h"
 #include "platform/file_system.h"
 #include "platform/process.h"
@@ -58,6 +59,12 @@ class WorkerCommand final : public Command {
            "~/.weft/token, created if it is missing)")
         ->type_name("FILE");
     roots_.AddTo(app);
+    app.add_option("--keep-state", keep_state_,
+                   "seconds to keep the state of a job whose coordinator is lost, for train "
+                   "--resume (default 60; 0: not at all)")
+        ->type_name("SECONDS")
+        ->check(CLI::Validator(CLI::Range(0, 86400)).description(""))
+        ->group("lost coordinators");
     app.add_option("--ends-with-parent", parent_,
                    "end when this process, which started the worker, or its job ends")
         ->type_name("PID")
@@ -71,6 +78,7 @@ class WorkerCommand final : public Command {
     options.join = join_;
     options.insecure_network = network_.insecure_network;
     options.ends_with_coordinator = parent_ > 0;
+    options.keep_state = absl::Seconds(keep_state_);
     options.version = kVersion;
     WEFT_ASSIGN_OR_RETURN(options.device, Device());
     const DeviceInfo& info = options.device->info();
@@ -124,6 +132,7 @@ class WorkerCommand final : public Command {
   std::string device_ = "cpu";
   NetworkFlags network_;
   WorkerRootFlags roots_;
+  int64_t keep_state_ = 60;  // seconds
   int64_t parent_ = 0;
 };
 

@@ -64,6 +64,10 @@ void TrainingCurves::AddEvaluation(const Measurement& measured) {
   }
 }
 
+void TrainingCurves::Flush() {
+  if (metrics_ != nullptr) metrics_->FlushRows();
+}
+
 absl::Status TrainingCurves::Close() {
   absl::Status closed = metrics_ == nullptr ? absl::OkStatus() : metrics_->Close();
   if (board_ != nullptr) closed.Update(board_->Close());

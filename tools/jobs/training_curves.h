@@ -38,6 +38,8 @@ class TrainingCurves {
   void AddStep(const TrainProgress& done, std::optional<double> noise_scale = std::nullopt);
   // Of an evaluation after the step that was added last.
   void AddEvaluation(const Measurement& measured);
+  // What was added is with the system: it is not lost where this process is.
+  void Flush();
   // The first error, also of the methods above.
   absl::Status Close();
 

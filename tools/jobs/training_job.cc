@@ -22,6 +22,7 @@
 #include "training/adaptation/rebalancer.h"
 #include "training/job/job_search.h"
 #include "training/recovery/job_recovery.h"
+#include "training/recovery/kept_state.h"
 
 namespace weft {
 namespace {
@@ -225,14 +226,27 @@ void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Consol
 
 absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob& job,
                                                               const TrainFlags& flags,
-                                                              const JobLoop& loop,
-                                                              Console& console) {
+                                                              JobLoop& loop, Console& console) {
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(job.spec, job.job.plan.model_digest));
   WEFT_RETURN_IF_ERROR(CheckPlanFits(job.job, job.spec, costs));
-  auto started = WorkerGroup::Start(flags.job(), job.spec, job.job, console, loop.evaluation(),
-                                    {flags.loop().detection(), !flags.loop().listen().empty()});
-  if (!started.ok()) return AddAlternatives(started.status(), job.job, job.spec, costs);
-  return started;
+  const bool takes_over = flags.loop().resumes() && flags.job().connects();
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<WorkerGroup> group,
+      WorkerGroup::Launch(flags.job(), job.spec.cluster, job.job.plan.workers, console,
+                          flags.loop().detection(),
+                          takes_over ? kAttendedPatience : absl::ZeroDuration()));
+  const std::vector<WorkerClient*> clients = group->coordinator().clients();
+  JobStart start;
+  WEFT_ASSIGN_OR_RETURN(start.epoch, loop.Claim(clients));
+  start.job_digest = loop.job_digest();
+  if (takes_over) {
+    auto kept = FindKeptState(clients, job.job, loop.evaluation(), start.job_digest);
+    if (!kept.ok()) return group->Explain(kept.status());
+    loop.TakeOver(*std::move(kept), static_cast<int>(clients.size()), start);
+  }
+  const absl::Status begun = group->Begin(job.spec, job.job, console, loop.evaluation(), start);
+  if (!begun.ok()) return AddAlternatives(begun, job.job, job.spec, costs);
+  return group;
 }
 
 }  // namespace weft

@@ -66,11 +66,11 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
 // Says on `console` what the job is: model, data, loss, plan, notes.
 void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Console& console);
 
-// Starts the workers and hands out the job. Where it does not fit, the error names alternatives.
+// Starts the workers and hands out the job, or goes on with what they keep of it (--resume, with a
+// cluster file). Where it does not fit, the error names alternatives.
 absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob& job,
                                                               const TrainFlags& flags,
-                                                              const JobLoop& loop,
-                                                              Console& console);
+                                                              JobLoop& loop, Console& console);
 
 }  // namespace weft
 

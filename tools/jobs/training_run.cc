@@ -50,6 +50,17 @@ class TrainingRun::NoiseState final : public LoopHook {
   const NoiseAverage& noise_;
 };
 
+class TrainingRun::CurvesOnDisk final : public LoopHook {
+ public:
+  explicit CurvesOnDisk(TrainingCurves& curves) : curves_(curves) {}
+  int64_t NextCall(int64_t) const override { return std::numeric_limits<int64_t>::max(); }
+  absl::StatusOr<std::string> Call(Coordinator&, int64_t) override { return std::string(); }
+  void BeforeStretch() override { curves_.Flush(); }
+
+ private:
+  TrainingCurves& curves_;
+};
+
 TrainingRun::TrainingRun(TrainingJob& job, JobLoop& loop, TrainingCurves& curves, Console& console,
                          Clock& clock)
     : job_(job),
@@ -92,6 +103,8 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
                                    [this] { progress_.Finish(); }));
   loop_.AddTo(options_);
   if (listener_.hook != nullptr) options_.hooks.push_back(listener_.hook);
+  CurvesOnDisk on_disk(curves_);
+  if (loop_.job_digest() != 0) options_.hooks.push_back(&on_disk);
   NoiseState noise(noise_);
   if (job_.training.measure_noise) {
     noise_.LoadState(loop_.saved_state());
@@ -120,6 +133,7 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
   losses_ = recovery.losses();
   records_ = recovery.records();
   std::erase(options_.hooks, &noise);
+  std::erase(options_.hooks, &on_disk);
   if (replicas.has_value()) {
     std::erase(options_.hooks, &*replicas);
     replicas_ = replicas->summary();

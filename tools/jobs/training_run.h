@@ -84,6 +84,8 @@ class TrainingRun {
   ReplicaCheckOptions Comparing(JobRecovery& recovery);
   // Keeps the noise's average in checkpoints.
   class NoiseState;
+  // Has the curves on the disk before steps begin.
+  class CurvesOnDisk;
   void Take(const TrainProgress& done);
   void TakeNoise(const TrainProgress& done);
   double stalled_part() const { return seconds_ > 0 ? input_seconds_ / seconds_ : 0; }

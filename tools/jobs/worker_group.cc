@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "distributed/coordinator_epoch.h"
 #include "ops/custom/loaded_libraries.h"
 #include "platform/byte_quantity.h"
 #include "platform/file_system.h"
@@ -50,9 +51,11 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
                                                        const ClusterSpec& cluster,
                                                        const std::vector<int>& order,
                                                        const LossDetection& detection,
-                                                       const NetworkKeys& network) {
+                                                       absl::Duration attended_patience,
+                                                       Console& console) {
   RemoteClusterOptions options;
   options.detection = detection;
+  options.attended_patience = attended_patience;
   options.insecure_network = flags.insecure_network();
   options.token = network.token;
   options.keys = network.keys;
@@ -74,7 +77,7 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
 
 absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(
     const JobFlags& flags, const ClusterSpec& cluster, const std::vector<int>& order,
-    Console& console, const WorkerGroupOptions& options) {
+    Console& console, const LossDetection& detection, absl::Duration attended_patience) {
   std::unique_ptr<WorkerGroup> group(new WorkerGroup());
   group->options_ = options;
   group->connects_ = flags.connects();
@@ -90,10 +93,9 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(
     *console.err << (flags.connects() ? "waiting for " : "starting ") << order.size()
                  << " worker processes, at most 60 s\n"
                  << std::flush;
-    const std::string token = options.may_be_joined ? group->network_.token : "";
-    auto processes = flags.connects()
-                         ? Connect(flags, cluster, order, options.detection, group->network_)
-                         : StartProcesses(cluster, order, options.detection, token);
+    auto processes =
+        flags.connects() ? Connect(flags, cluster, order, detection, attended_patience, console)
+                         : StartProcesses(cluster, order, detection);
     if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
@@ -120,20 +122,35 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(
     const JobFlags& flags, const JobSpec& spec, const PreparedJob& job, Console& console,
     const PreparedJob* evaluation, const WorkerGroupOptions& options) {
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WorkerGroup> group,
-                        Launch(flags, spec.cluster, job.plan.workers, console, options));
+                        Launch(flags, spec.cluster, job.plan.workers, console, detection));
+  WEFT_RETURN_IF_ERROR(group->Begin(spec, job, console, evaluation, {}));
+  return group;
+}
+
+absl::Status WorkerGroup::Begin(const JobSpec& spec, const PreparedJob& job, Console& console,
+                                const PreparedJob* evaluation, const JobStart& start) {
   const absl::Status started =
-      StartJob(*group->coordinator_, job, spec, kVersion, group->addresses(), evaluation);
-  if (!started.ok()) return group->Explain(started);
-  for (const WorkerMemory& memory : group->coordinator_->memory()) {
+      StartJob(*coordinator_, job, spec, kVersion, addresses(), evaluation, start);
+  if (!started.ok()) return Explain(started);
+  for (const WorkerMemory& memory : coordinator_->memory()) {
     *console.err << "memory " << memory.worker << " needs " << DescribeMemory(memory.requirement)
                  << "; may have " << ByteQuantity(memory.limit.bytes) << " ("
                  << Printable(memory.limit.source) << ")\n";
   }
-  if (const std::string& note = group->coordinator_->card_note(); !note.empty()) {
+  if (const std::string& note = coordinator_->card_note(); !note.empty()) {
     *console.err << Printable(note) << "\n";
   }
   *console.err << std::flush;
-  return group;
+  return absl::OkStatus();
+}
+
+absl::Status WorkerGroup::CheckNotDeposed() {
+  if (processes_ == nullptr) return absl::OkStatus();
+  for (WorkerClient* const client : processes_->clients()) {
+    const absl::Status answer = Explain(client->Ask(StepProgressRequest{}).status());
+    if (IsDeposed(answer)) return answer;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WorkerGroup::AddFurther(const ClusterSpec& cluster, const std::string& listen,

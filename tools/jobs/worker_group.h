@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "distributed/coordinator.h"
 #include "distributed/in_process_cluster.h"
 #include "distributed/loss_detection.h"
@@ -40,23 +41,25 @@ class WorkerGroup {
       const PreparedJob* evaluation = nullptr, const WorkerGroupOptions& options = {});
 
   // The same without a job, for workers of the cluster in this order: they wait to be joined.
+  // `attended_patience`: as in RemoteClusterOptions.
   static absl::StatusOr<std::unique_ptr<WorkerGroup>> Launch(
       const JobFlags& flags, const ClusterSpec& cluster, const std::vector<int>& order,
-      Console& console, const WorkerGroupOptions& options = {});
-
-  // Connects to the spares of the cluster, and listens at `listen` for workers that want to join
-  // ("" = does not). Errors of FurtherWorkers, with their exit code. REQUIRES: of processes; with
-  // `listen`, may_be_joined.
-  absl::Status AddFurther(const ClusterSpec& cluster, const std::string& listen, Console& console);
+      Console& console, const LossDetection& detection = {},
+      absl::Duration attended_patience = absl::ZeroDuration());
+  // What Start does after Launch.
+  absl::Status Begin(const JobSpec& spec, const PreparedJob& job, Console& console,
+                     const PreparedJob* evaluation, const JobStart& start);
 
   Coordinator& coordinator() { return *coordinator_; }
   // Of the ranks' data; empty in this process.
   std::vector<std::string> addresses() const;
   // The error the job ended with, with what is known of the worker's process.
   absl::Status Explain(const absl::Status& error);
-  // Where workers come from while the job runs, and where those go that are in it no more; null in
-  // this process. After AddFurther, if at all.
-  JobWorkers* workers();
+  // An IsDeposed error where the workers have accepted a later coordinator than this one; OK
+  // otherwise, also where some are lost.
+  absl::Status CheckNotDeposed();
+  // The cluster's processes; null in this process.
+  WorkerCluster* processes() { return processes_.get(); }
 
  private:
   WorkerGroup() = default;

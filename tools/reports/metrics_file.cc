@@ -83,6 +83,8 @@ absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Create(FileSystem& fil
   const bool json = absl::EndsWith(path, ".jsonl");
   std::vector<std::string> columns = ColumnsOf(wanted);
   const std::string rows = EarlierRows(files, path, first_step, columns);
+  // A run that has lost the job may have the file open: what it still writes goes nowhere then.
+  if (!rows.empty()) files.RemoveFile(path).IgnoreError();
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.OpenEmpty(path));
   if (!json) {
     WEFT_RETURN_IF_ERROR(file->Append(absl::StrCat(absl::StrJoin(columns, ","), "\n")));

@@ -64,6 +64,11 @@ class MetricsFile {
   void Add(const StepMetrics& metrics);
   // Of an evaluation after the step that was added last.
   void AddEvaluation(const std::map<std::string, double>& metrics);
+  // The rows so far are with the system. No evaluation of the last step may follow.
+  void FlushRows() {
+    WriteRow();
+    Flush();
+  }
   absl::Status Close();
 
  private:
