@@ -316,8 +316,8 @@ void ControlService::EndAttendance(bool goodbye) {
   {
     MutexLock lock(mutex_);
     // One that has come for what is kept, and has not joined, leaves it as it was.
-    const bool is_job = attended_epoch_ > 0 && job_digest_ != 0;
-    keeps = !goodbye && is_job && keep_state_ > absl::ZeroDuration() && !stopped_;
+    const bool has_state = attended_epoch_ > 0 && job_digest_ != 0 && has_run_;
+    keeps = !goodbye && has_state && keep_state_ > absl::ZeroDuration() && !stopped_;
     // So does one that has taken it and run nothing.
     if (!keeps && Keeps(taken_until_)) kept_until_ = taken_until_;
     taken_until_ = absl::InfiniteFuture();
@@ -363,6 +363,7 @@ absl::Status ControlService::CheckMayJoin(const JobMembership& membership) {
 void ControlService::NoteJoined(const JobMembership& membership) {
   MutexLock lock(mutex_);
   epoch_ = std::max(epoch_, membership.epoch);
+  has_run_ = has_run_ && membership.job_digest == job_digest_;
   job_digest_ = membership.job_digest;
   commits_ = membership.commits;
   if (lease_ == nullptr) return;  // lost meanwhile
@@ -517,6 +518,7 @@ grpc::Status ControlService::RunSteps(grpc::ServerContext* context, Exchange* st
     {
       MutexLock lock(mutex_);
       taken_until_ = absl::InfiniteFuture();  // the state is this run's from here on
+      has_run_ = true;
     }
     absl::Status status;
     steps_.Run([&] { status = RunSteps(worker, request, *stream); });

@@ -170,6 +170,7 @@ class ControlService final : public rpc::Control::Service {
   uint64_t attended_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of who attends; 0: has not joined
   uint64_t job_digest_ ABSL_GUARDED_BY(mutex_) = 0;      // of the job that joined last
   bool commits_ ABSL_GUARDED_BY(mutex_) = false;         // that job's
+  bool has_run_ ABSL_GUARDED_BY(mutex_) = false;         // it, or a run of the same job before it
   bool settling_ ABSL_GUARDED_BY(mutex_) = false;        // steps of a lost coordinator may go on
   // When the state is given up of a job whose coordinator is lost; infinite: none is kept.
   absl::Time kept_until_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
