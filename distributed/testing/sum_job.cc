@@ -88,6 +88,12 @@ std::vector<Partition> SumJobPartitions(int ranks) {
   return partitions;
 }
 
+std::vector<Partition> CommittingSumJob(int ranks) {
+  std::vector<Partition> partitions = SumJobPartitions(ranks);
+  for (Partition& partition : partitions) partition.commits = true;
+  return partitions;
+}
+
 Partition PartitionWithEveryField() {
   Partition partition = std::move(SumJobPartitions(2)[1]);
   partition.strict = true;

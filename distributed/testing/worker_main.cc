@@ -1,7 +1,8 @@
 // The worker process of the tests: worker_main worker --listen ADDRESS --ends-with-parent PID
 // --token-file FILE (without: kTestToken) --join ADDRESS.
 // WEFT_TEST_VERSION is its version, "test" by default; WEFT_TEST_SILENT=1: never listen;
-// WEFT_TEST_LATE="/1": whose address ends so listens three seconds late.
+// WEFT_TEST_LATE="/1": whose address ends so listens three seconds late; WEFT_TEST_KEEP="60": how
+// many seconds it keeps the state of a job whose coordinator is lost.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/time/time.h"
 #include "distributed/job_token.h"
 #include "distributed/process/worker_process.h"
 #include "distributed/testing/sum_job.h"
@@ -33,6 +35,10 @@ int main(int argc, char** argv) {
       if (!weft::DieWithParent(parent).ok()) return 1;
       options.ends_with_coordinator = true;
     }
+  }
+  int64_t keep = 0;
+  if (getenv("WEFT_TEST_KEEP") != nullptr && absl::SimpleAtoi(getenv("WEFT_TEST_KEEP"), &keep)) {
+    options.keep_state = absl::Seconds(keep);
   }
   if (getenv("WEFT_TEST_SILENT") != nullptr) pause();
   const char* const late = getenv("WEFT_TEST_LATE");
