@@ -134,6 +134,20 @@ TEST(PreparedPrograms, WhatIsExpectedNoMoreIsGivenUp) {
   EXPECT_TRUE(prepared.Take(PlanOf(2)).has_value());
 }
 
+// The same key means other programs then, so that what is under way must not be taken for them.
+TEST(PreparedPrograms, WhatIsForgottenBelongsToNobody) {
+  Maker maker;
+  PreparedPrograms prepared(maker.Repartition());
+  prepared.Expect({PlanOf(3)});
+  maker.AwaitBegun(1);
+  prepared.ForgetAll();
+  prepared.Expect({PlanOf(3)});
+  maker.Allow(100);
+  AwaitSettled(prepared, PlanOf(3));
+  EXPECT_THAT(maker.begun(), ElementsAre(3, 3));
+  EXPECT_EQ(prepared.ready(), 1);
+}
+
 TEST(PreparedPrograms, OneInAHurryGoesBeforeOthers) {
   Maker maker;
   PreparedPrograms prepared(maker.Repartition());
