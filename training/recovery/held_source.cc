@@ -82,7 +82,7 @@ std::set<std::string> StateNames(const PreparedJob& job) {
 
 absl::StatusOr<HeldSource> HeldSource::FindNewest(const std::vector<WorkerClient*>& clients,
                                                   const std::set<std::string>& wanted,
-                                                  uint64_t job_id) {
+                                                  uint64_t job_id, int64_t* newest) {
   const std::vector<HeldState> held = AskWhatIsHeld(clients);
   std::map<std::pair<int64_t, uint64_t>, Snapshots> found;  // by step and job
   for (size_t i = 0; i < held.size(); ++i) {
@@ -91,6 +91,7 @@ absl::StatusOr<HeldSource> HeldSource::FindNewest(const std::vector<WorkerClient
       found[{one.key.step, one.key.job_id}].push_back({one, clients[i]});
     }
   }
+  if (newest != nullptr) *newest = found.empty() ? -1 : found.rbegin()->first.first;
   std::string lacks;
   for (auto state = found.rbegin(); state != found.rend(); ++state) {
     absl::StatusOr<HeldSource> source = Of(state->second, wanted);

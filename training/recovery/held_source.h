@@ -30,10 +30,11 @@ class HeldSource final : public StateSource {
   // job and one step, of any number of ranks, whose parts make every variable up. `job_id`: of this
   // job alone; 0: of any. Each worker reads what it holds first, and leaves out what is damaged.
   // NotFound, which says what was found, where no state is whole. A worker that does not answer
-  // counts as one that holds nothing.
+  // counts as one that holds nothing. `newest`, if any: the newest step of which anything is held,
+  // also where that is not whole; -1: of none.
   static absl::StatusOr<HeldSource> FindNewest(const std::vector<WorkerClient*>& clients,
                                                const std::set<std::string>& wanted,
-                                               uint64_t job_id = 0);
+                                               uint64_t job_id = 0, int64_t* newest = nullptr);
 
   int64_t step() const override { return step_; }
   std::string text() const override;

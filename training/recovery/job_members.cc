@@ -246,8 +246,10 @@ absl::StatusOr<std::unique_ptr<StateSource>> JobMembers::FindState(
     const std::vector<WorkerClient*>& holders) {
   std::unique_ptr<StateSource> found;
   std::string why = "its workers hold no copies of it (--replicate)";
+  int64_t newest_held = -1;
   if (options_.replicate_every > 0) {
-    absl::StatusOr<HeldSource> held = HeldSource::FindNewest(holders, StateNames(job_));
+    absl::StatusOr<HeldSource> held =
+        HeldSource::FindNewest(holders, StateNames(job_), /*job_id=*/0, &newest_held);
     if (held.ok()) found = std::make_unique<HeldSource>(*std::move(held));
     if (!held.ok()) why = std::string(held.status().message());
   }
@@ -261,7 +263,9 @@ absl::StatusOr<std::unique_ptr<StateSource>> JobMembers::FindState(
       found = *std::move(checkpoint);
     }
   }
-  if (found == nullptr && options_.replicate_every > 0 && options_.begins_anew) {
+  // The first copies were under way.
+  const bool is_early = options_.replicate_every > 0 && options_.begins_anew && newest_held <= 0;
+  if (found == nullptr && is_early) {
     found = std::make_unique<InitialSource>(job_);
   }
   if (found != nullptr) return found;
