@@ -26,6 +26,7 @@ make_data 480
 
 # undisturbed PLAN : what nobody has disturbed comes to. Shards have bits of their own, whatever else is split.
 undisturbed() {
+  rm -f whole.*
   case $1 in
     *tp=*) train whole $steps --local $workers --parallel "$1" ;;
     *) train whole $steps ;;
