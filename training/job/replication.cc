@@ -1,8 +1,8 @@
 #include "training/job/replication.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -17,48 +17,42 @@ int HostOf(const Plan& plan, int rank) {
   return plan.hosts.empty() ? 0 : plan.hosts[static_cast<size_t>(rank)];
 }
 
-// The distance to a rank's keeper with which most ranks have theirs on another host.
-int BestShift(const Plan& plan) {
+bool AreApart(const Plan& plan, int rank, int other) {
+  return HostOf(plan, rank) != HostOf(plan, other);
+}
+
+// The distance to a rank's keeper with which all have theirs on another host; 0: none.
+int CommonShift(const Plan& plan) {
   const int ranks = plan.mesh.size();
-  int best = 1, most = -1;
   for (int shift = 1; shift < ranks; ++shift) {
-    int apart = 0;
+    bool all = true;
     for (int rank = 0; rank < ranks; ++rank) {
-      apart += HostOf(plan, rank) != HostOf(plan, (rank + shift) % ranks) ? 1 : 0;
+      all = all && AreApart(plan, rank, (rank + shift) % ranks);
     }
-    if (apart > most) {
-      best = shift;
-      most = apart;
-    }
+    if (all) return shift;
   }
-  return best;
+  return 0;
 }
 
 }  // namespace
 
 std::vector<int32_t> KeepersOf(const Plan& plan) {
   const int ranks = plan.mesh.size();
-  const int shift = BestShift(plan);
+  const std::set<int> hosts(plan.hosts.begin(), plan.hosts.end());
+  const int shift = hosts.size() < 2 ? 1 : CommonShift(plan);
   std::vector<int32_t> keepers;
   std::vector<int> kept(static_cast<size_t>(ranks), 0);
   for (int rank = 0; rank < ranks; ++rank) {
-    keepers.push_back((rank + shift) % ranks);
-    ++kept[static_cast<size_t>(keepers.back())];
-  }
-  // Hosts of other sizes leave some ranks with a keeper beside them.
-  for (int rank = 0; rank < ranks; ++rank) {
-    int32_t& keeper = keepers[static_cast<size_t>(rank)];
-    if (HostOf(plan, rank) != HostOf(plan, keeper)) continue;
-    int best = -1;
-    for (int other = 0; other < ranks; ++other) {
-      const bool is_apart = HostOf(plan, rank) != HostOf(plan, other);
-      const auto load = [&kept](int of) { return kept[static_cast<size_t>(of)]; };
-      if (is_apart && (best < 0 || load(other) < load(best))) best = other;
+    int keeper = (rank + shift) % ranks;
+    // Hosts of other sizes: of those on another host, who keeps the fewest.
+    for (int distance = 1; shift == 0 && distance < ranks; ++distance) {
+      const int other = (rank + distance) % ranks;
+      const bool is_less =
+          keeper == rank || kept[static_cast<size_t>(other)] < kept[static_cast<size_t>(keeper)];
+      if (AreApart(plan, rank, other) && is_less) keeper = other;
     }
-    if (best < 0) continue;
-    --kept[static_cast<size_t>(keeper)];
-    ++kept[static_cast<size_t>(best)];
-    keeper = best;
+    keepers.push_back(keeper);
+    ++kept[static_cast<size_t>(keeper)];
   }
   return keepers;
 }

@@ -1,5 +1,6 @@
 #include "training/recovery/survivor_plan.h"
 
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -118,6 +119,91 @@ TEST(SurvivorPlanTest, StateThatNobodyHasIsToldOf) {
   zero.zero = 1;
   const absl::Status parts = PlanWithout(zero, AllBut(zero, {1})).status();
   EXPECT_THAT(std::string(parts.message()), HasSubstr("zero=1"));
+}
+
+// The state comes from elsewhere: any worker may have any part.
+TEST(PlanForFewerTest, ReplicasGoFirst) {
+  Plan plan = PlanOf({.data = 4});
+  plan.zero = 3;
+  plan.hosts = {0, 0, 1, 1};
+  plan.rank_threads = {1, 2, 3, 4};
+  const auto fewer = PlanForFewer(plan, AllBut(plan, {1}));
+  ASSERT_TRUE(fewer.ok()) << fewer.status();
+  EXPECT_EQ(fewer->plan.mesh, (Mesh{.data = 3}));
+  EXPECT_EQ(fewer->plan.zero, 3);
+  EXPECT_EQ(fewer->plan.micro_batches, 8);
+  EXPECT_THAT(fewer->ranks, ElementsAre(0, 2, 3));
+  EXPECT_THAT(fewer->plan.workers, ElementsAre(10, 12, 13));
+  EXPECT_THAT(fewer->plan.hosts, ElementsAre(0, 1, 1));
+  EXPECT_THAT(fewer->plan.rank_threads, ElementsAre(1, 3, 4));
+  // Stages of two replicas make one up.
+  const Plan stages = PlanOf({.data = 2, .tensor = 1, .pipeline = 2});
+  const auto one = PlanForFewer(stages, AllBut(stages, {0, 3}));
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->plan.mesh, (Mesh{.data = 1, .tensor = 1, .pipeline = 2}));
+  EXPECT_THAT(one->ranks, ElementsAre(1, 2));
+  // One more than a replica has no work.
+  const auto three = PlanForFewer(stages, AllBut(stages, {3}));
+  ASSERT_TRUE(three.ok()) << three.status();
+  EXPECT_THAT(three->ranks, ElementsAre(0, 1));
+}
+
+TEST(PlanForFewerTest, StagesThatWereBesideEachOtherBecomeOne) {
+  Plan plan = PlanOf({.data = 1, .tensor = 1, .pipeline = 4});
+  plan.schedule = "1f1b";
+  plan.stages = {{"a", 0}, {"b", 1}, {"c", 2}, {"d", 3}};
+  plan.pins = {{"d", "worker:3"}};
+  const auto three = PlanForFewer(plan, AllBut(plan, {2}));
+  ASSERT_TRUE(three.ok()) << three.status();
+  EXPECT_EQ(three->plan.mesh, (Mesh{.data = 1, .tensor = 1, .pipeline = 3}));
+  EXPECT_EQ(three->plan.stages,
+            (std::map<std::string, int>{{"a", 0}, {"b", 0}, {"c", 1}, {"d", 2}}));
+  EXPECT_EQ(three->plan.schedule, "1f1b");
+  EXPECT_THAT(three->plan.pins, IsEmpty());
+  const auto one = PlanForFewer(plan, {3});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->plan.mesh, Mesh());
+  EXPECT_EQ(one->plan.stages, (std::map<std::string, int>{{"a", 0}, {"b", 0}, {"c", 0}, {"d", 0}}));
+  EXPECT_EQ(one->plan.schedule, "gpipe");
+  // Of several stages a rank.
+  plan.chunks = 2;
+  plan.schedule = "interleaved";
+  plan.stages["e"] = 7;
+  const auto chunks = PlanForFewer(plan, AllBut(plan, {0, 1}));
+  ASSERT_TRUE(chunks.ok()) << chunks.status();
+  EXPECT_EQ(chunks->plan.chunks, 1);
+  EXPECT_EQ(chunks->plan.schedule, "1f1b");
+  EXPECT_EQ(chunks->plan.stages.at("e"), 1);
+  EXPECT_EQ(chunks->plan.stages.at("d"), 0);
+}
+
+TEST(PlanForFewerTest, ShardsOfAStrictPlanStay) {
+  Plan plan = PlanOf({.data = 1, .tensor = 2, .pipeline = 2});
+  plan.tensor_shardings = {{"w", AxisSharding::Split(0)}};
+  plan.strict = true;
+  const auto two = PlanForFewer(plan, {1, 2});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_EQ(two->plan.mesh, (Mesh{.data = 1, .tensor = 2, .pipeline = 1}));
+  EXPECT_EQ(two->plan.tensor_shardings.size(), 1u);
+  const absl::Status one = PlanForFewer(plan, {2}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(one)) << one;
+  EXPECT_THAT(std::string(one.message()), HasSubstr("keeps its 2 shards (tp)"));
+  plan.strict = false;
+  const auto alone = PlanForFewer(plan, {2});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->plan.mesh, Mesh());
+  EXPECT_THAT(alone->plan.tensor_shardings, IsEmpty());
+  EXPECT_TRUE(absl::IsUnavailable(PlanForFewer(plan, {}).status()));
+}
+
+TEST(PlanForFewerTest, WithAllItIsThePlan) {
+  Plan plan = PlanOf({.data = 2, .tensor = 1, .pipeline = 2});
+  plan.shares = {3, 1};
+  const auto all = PlanForFewer(plan, AllBut(plan, {}));
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->plan.mesh, plan.mesh);
+  EXPECT_THAT(all->plan.shares, ElementsAre(3, 1));
+  EXPECT_THAT(all->ranks, ElementsAre(0, 1, 2, 3));
 }
 
 }  // namespace
