@@ -43,11 +43,12 @@ absl::Status ServeBenchWorker(const std::vector<std::string>& arguments,
 }
 
 absl::StatusOr<BenchJob> StartBenchJob(const Graph& model, std::shared_ptr<const DataSet> data,
-                                       int workers, const Plan& plan) {
+                                       int workers, const Plan& plan, int64_t replicate_every) {
   BenchJob running;
   JobSpec spec;
   spec.cluster = ClusterSpec::Local(workers, 1);
   spec.plan = plan;
+  spec.replicate_every = replicate_every;
   TrainingSpec training;
   training.optimizer.learning_rate = 0.001;
   WEFT_ASSIGN_OR_RETURN(running.job, PrepareTraining(model, training, spec, std::move(data)));

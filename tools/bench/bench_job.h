@@ -29,9 +29,10 @@ struct BenchJob {
   std::unique_ptr<Coordinator> coordinator;
   PreparedJob job;
 };
-// By softmax cross entropy and plain SGD.
+// By softmax cross entropy and plain SGD. `replicate_every`: JobSpec::replicate_every.
 absl::StatusOr<BenchJob> StartBenchJob(const Graph& model, std::shared_ptr<const DataSet> data,
-                                       int workers, const Plan& plan = {});
+                                       int workers, const Plan& plan = {},
+                                       int64_t replicate_every = 0);
 // Trains one step more than `steps` and returns the mean seconds from the end of a step to the end
 // of the next: what comes before the first and after the last (which hands the trained parameters
 // over) is no part of a step. REQUIRES: steps >= 1.

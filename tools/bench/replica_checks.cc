@@ -1,5 +1,7 @@
-// What it costs to compare replicas while they train: steps with the check as `train` has it by
-// default, and without, alternately in one run, on two worker processes (one thread each):
+// What it costs to compare replicas while they train, and to keep copies of their states: steps
+// with the check as `train` has it by default, and without, alternately in one run, on two worker
+// processes (one thread each); then steps with copies in the other's memory every ten steps
+// (`--replicate every=10`), and without, alternately on two pairs of processes:
 // `bazel run //tools/bench:replica_checks`. Of LeNet, and of a layer of four million weights and
 // few samples, whose state is large for its work.
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
+#include "graph/plan.h"
 #include "platform/clock.h"
 #include "platform/file_system.h"
 #include "platform/status_macros.h"
@@ -121,6 +124,37 @@ absl::Status MeasureModel(const char* name, const Graph& model,
   return absl::OkStatus();
 }
 
+constexpr int64_t kReplicateEvery = 10;
+
+// Each of the two has half of the state (ZeRO).
+absl::Status MeasureCopies(const char* name, const Graph& model,
+                           const std::shared_ptr<const DataSet>& data) {
+  Plan plan;
+  plan.zero = 3;
+  WEFT_ASSIGN_OR_RETURN(BenchJob plain, StartBenchJob(model, data, 2, plan));
+  WEFT_ASSIGN_OR_RETURN(BenchJob copied, StartBenchJob(model, data, 2, plan, kReplicateEvery));
+  WEFT_ASSIGN_OR_RETURN(const Round warm, RunRound(plain, 50, false));
+  WEFT_RETURN_IF_ERROR(RunRound(copied, 50, false).status());
+  const auto steps = std::max<int64_t>(static_cast<int64_t>(kRoundSeconds / warm.step_seconds), 50);
+  std::vector<double> with, without, ratios;
+  for (int round = 0; round < kRounds; ++round) {
+    const bool first = round % 2 == 0;
+    WEFT_ASSIGN_OR_RETURN(const Round a, RunRound(first ? copied : plain, steps, false));
+    WEFT_ASSIGN_OR_RETURN(const Round b, RunRound(first ? plain : copied, steps, false));
+    const Round& replicated = first ? a : b;
+    const Round& alone = first ? b : a;
+    with.push_back(1e3 * replicated.step_seconds);
+    without.push_back(1e3 * alone.step_seconds);
+    ratios.push_back(replicated.step_seconds / alone.step_seconds);
+  }
+  std::printf("%s, zero=3, %ld steps a round, copies every %ld\n", name, static_cast<long>(steps),
+              static_cast<long>(kReplicateEvery));
+  PrintMedian("  ms per step without", without);
+  PrintMedian("  ms per step with", with);
+  PrintMedian("  with / without", ratios);
+  return absl::OkStatus();
+}
+
 absl::Status Measure() {
   std::string folder = std::filesystem::temp_directory_path() / "weft-replicas-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return absl::InternalError("no temporary folder");
@@ -130,6 +164,8 @@ absl::Status Measure() {
   WEFT_ASSIGN_OR_RETURN(auto wide_data, MakeWideData(folder));
   WEFT_ASSIGN_OR_RETURN(const Graph wide, WideModel());
   WEFT_RETURN_IF_ERROR(MeasureModel("2048 x 2048 weights", wide, wide_data));
+  WEFT_RETURN_IF_ERROR(MeasureCopies("LeNet", lenet, lenet_data));
+  WEFT_RETURN_IF_ERROR(MeasureCopies("2048 x 2048 weights", wide, wide_data));
   std::filesystem::remove_all(folder);
   return absl::OkStatus();
 }
