@@ -117,7 +117,6 @@ absl::Status JobLoop::OpenFolder() {
             ? absl::StrCat("resume step ", checkpoint_->index().step, " of ", checkpoint_->folder())
             : absl::StrCat("resume no checkpoint in ", store_->root(), ": from the beginning"));
   }
-  CleanUp();
   return absl::OkStatus();
 }
 

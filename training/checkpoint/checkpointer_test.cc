@@ -1,6 +1,7 @@
 // Training jobs that are saved, killed, resumed: the end is that of a run that nobody disturbed.
 #include "training/checkpoint/checkpointer.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -236,6 +237,26 @@ TEST_P(CheckpointerTest, SavesWhenItIsDueAndAtTheEnd) {
   EXPECT_EQ(summary_.last_step, 11);
   EXPECT_GT(summary_.bytes, 0);
   EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// Before it begins one, and once all parts of one are there.
+TEST_P(CheckpointerTest, ARunThatHasASuccessorWritesNothingMore) {
+  for (const int allowed : {2, 3}) {
+    SCOPED_TRACE(allowed);
+    std::atomic<int> asked{0};
+    options_.may_write = [&asked, allowed] {
+      return ++asked > allowed ? absl::PermissionDeniedError("another has the folder")
+                               : absl::OkStatus();
+    };
+    const absl::Status ended = TrainTo(kSteps).status();
+    EXPECT_EQ(ended.code(), absl::StatusCode::kPermissionDenied) << ended;
+    EXPECT_THAT(Saved(), ElementsAre(4));
+    EXPECT_THAT(warnings_, IsEmpty());
+    const auto left = RealFileSystem().ListDirectory(root_);
+    ASSERT_TRUE(left.ok()) << left.status();
+    EXPECT_THAT(*left, ElementsAre("step-00000004"));
+    std::filesystem::remove_all(root_ + "/step-00000004");
+  }
 }
 
 TEST_P(CheckpointerTest, KeepsAsManyAsAsked) {
