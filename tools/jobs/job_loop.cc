@@ -132,14 +132,19 @@ void JobLoop::CleanUp() {
   }
 }
 
-absl::StatusOr<uint64_t> JobLoop::Claim(const std::vector<WorkerClient*>& clients) {
+uint64_t JobLoop::Claim(const std::vector<WorkerClient*>& clients) {
   epoch_ = NextEpoch(clients, owner_.has_value() ? owner_->Epoch() : 0);
   // A folder that is not there yet is claimed when it is made.
-  if (owner_.has_value() && RealFileSystem().Exists(store_->root())) {
-    const absl::Status claimed = owner_->Claim(epoch_);
-    WEFT_RETURN_IF_ERROR(WithExitCode(Annotate(claimed, "--checkpoint"), ExitCode::kDisk));
-  }
+  if (owner_.has_value() && RealFileSystem().Exists(store_->root())) ClaimFolder();
   return epoch_;
+}
+
+void JobLoop::ClaimFolder() {
+  const absl::Status claimed = owner_->Claim(std::max<uint64_t>(epoch_, 1));
+  if (claimed.ok()) return;
+  Note(absl::StrCat("warning: --checkpoint: ", std::string(claimed.message()),
+                    "; the run goes on, but an earlier one of the job that is only stopped would "
+                    "not find out from the folder"));
 }
 
 uint64_t JobLoop::job_digest() const { return flags_.saves() ? JobDigest(job_) : 0; }
@@ -182,9 +187,10 @@ absl::Status JobLoop::MakeFolder() {
   if (made.ok()) {
     made = RealFileSystem().OpenReplacement(absl::StrCat(store_->root(), "/probe")).status();
   }
-  if (made.ok()) made = owner_->Claim(std::max<uint64_t>(epoch_, 1));
-  // What another had begun before it lost the folder.
-  if (made.ok()) CleanUp();
+  if (made.ok()) {
+    ClaimFolder();
+    CleanUp();  // what another had begun before it lost the folder
+  }
   return WithExitCode(Annotate(made, "--checkpoint"), ExitCode::kDisk);
 }
 

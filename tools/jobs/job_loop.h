@@ -43,8 +43,8 @@ class JobLoop {
   absl::Status OpenFolder();
   // The epoch of this run as a coordinator (distributed/coordinator_epoch.h): higher than those
   // that its workers have accepted, and than that of whoever has the folder of checkpoints, which
-  // is this run's from now on. After CheckSame; nobody has joined yet.
-  absl::StatusOr<uint64_t> Claim(const std::vector<WorkerClient*>& clients);
+  // is this run's from now on. Before anybody joins.
+  uint64_t Claim(const std::vector<WorkerClient*>& clients);
   // JobMembership::job_digest of a job that has a folder of checkpoints, else 0. After CheckSame.
   uint64_t job_digest() const;
   // A run that resumes goes on with what its workers keep of a job whose coordinator was lost,
@@ -126,6 +126,8 @@ class JobLoop {
   }
   // Removes what is half written or half removed.
   void CleanUp();
+  // The folder is this run's; a warning where that cannot be written down.
+  void ClaimFolder();
 
   const LoopFlags& flags_;
   Console& console_;

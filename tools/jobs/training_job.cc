@@ -237,7 +237,7 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob&
                           takes_over ? kAttendedPatience : absl::ZeroDuration()));
   const std::vector<WorkerClient*> clients = group->coordinator().clients();
   JobStart start;
-  WEFT_ASSIGN_OR_RETURN(start.epoch, loop.Claim(clients));
+  start.epoch = loop.Claim(clients);
   start.job_digest = loop.job_digest();
   if (takes_over) {
     auto kept = FindKeptState(clients, job.job, loop.evaluation(), start.job_digest);
