@@ -149,8 +149,7 @@ class TakeoverTest : public ::testing::Test {
   // The first weight after `more` steps, of a job that goes on after `done`.
   float GoOn(Coordinator& coordinator, int64_t done, int64_t more) {
     EXPECT_TRUE(coordinator.Join(Membership(4712, testing::kSumJobDigest, 4711)).ok());
-    EXPECT_TRUE(
-        coordinator.AddProgram("train", testing::CommittingSumJob(kWorkers), "data").ok());
+    EXPECT_TRUE(coordinator.AddProgram("train", testing::CommittingSumJob(kWorkers), "data").ok());
     EXPECT_TRUE(coordinator.RunSteps({{"train", done, more, {{"rate", 0.5}}}}, nullptr).ok());
     const auto weights = coordinator.ReadVariables({"w"});
     EXPECT_TRUE(weights.ok()) << weights.status();
@@ -194,9 +193,9 @@ TEST_F(TakeoverTest, WhatIsKeptIsForTheSameJobUntilItsTimeIsOver) {
   const absl::Status refused =
       Coordinator(cluster_->clients()).Join(Membership(9, /*digest=*/5)).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
-  EXPECT_THAT(Text(refused), AllOf(HasSubstr("keeps the state of another job"),
-                                   HasSubstr("coordinator (epoch 1) was lost"),
-                                   HasSubstr("train --resume")));
+  EXPECT_THAT(Text(refused),
+              AllOf(HasSubstr("keeps the state of another job"),
+                    HasSubstr("coordinator (epoch 1) was lost"), HasSubstr("train --resume")));
   EXPECT_EQ(Kept()[0].job_id, 4711u);  // it is still there
   absl::Status taken = refused;
   const absl::Time deadline = In(30);
@@ -286,8 +285,7 @@ TEST_F(TakeoverTest, AStoppedCoordinatorThatComesBackEndsItself) {
                           HasSubstr("its epoch is 1"), HasSubstr("of epoch 2")));
   EXPECT_EQ(coordinator_->WaitUntil(In(10)), ExitStatus{.code = 1});
   // The later one has not noticed.
-  EXPECT_TRUE(
-      coordinator.RunSteps({{"train", done + 5, 2, {{"rate", 0.5}}}}, nullptr).ok());
+  EXPECT_TRUE(coordinator.RunSteps({{"train", done + 5, 2, {{"rate", 0.5}}}}, nullptr).ok());
   const auto weights = coordinator.ReadVariables({"w"});
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_EQ(weights->at("w").data<float>()[0], -kPerStep * static_cast<float>(done + 7));

@@ -49,8 +49,8 @@ struct WorkerEnvironment {
 };
 
 // What a coordinator of this process calls as it is, and a server passes calls on to. One call at a
-// time, except Abort. After an error of RunSteps only Join (with a new job_id) is accepted, and what
-// control_calls.h allows.
+// time, except Abort. After an error of RunSteps only Join (with a new job_id) is accepted, and
+// what control_calls.h allows.
 class Worker : public WorkerClient {
  public:
   // AddProgram for who has no more use for the partition.

@@ -30,13 +30,12 @@ absl::Status RunIn(int64_t steps, Coordinator& coordinator, const std::vector<st
   membership.job_digest = steps > 0 ? testing::kSumJobDigest : 0;
   WEFT_RETURN_IF_ERROR(coordinator.Join(membership).status());
   const int ranks = coordinator.size();
-  WEFT_RETURN_IF_ERROR(
-      coordinator
-          .AddProgram("train",
-                      steps > 0 ? testing::CommittingSumJob(ranks)
-                                : testing::SumJobPartitions(ranks),
-                      "data")
-          .status());
+  WEFT_RETURN_IF_ERROR(coordinator
+                           .AddProgram("train",
+                                       steps > 0 ? testing::CommittingSumJob(ranks)
+                                                 : testing::SumJobPartitions(ranks),
+                                       "data")
+                           .status());
   bool said = false;
   const auto report = [&said](const StepReport&) {
     if (!said) std::cout << "running" << std::endl;

@@ -154,13 +154,14 @@ absl::Status JobLoop::CheckOwner() const {
 }
 
 void JobLoop::TakeOver(KeptSearch kept, int workers, JobStart& start) {
-  const std::string instead =
-      checkpoint_.has_value() ? absl::StrCat("the checkpoint of step ", checkpoint_step())
-                              : std::string("the beginning");
+  const std::string instead = checkpoint_.has_value()
+                                  ? absl::StrCat("the checkpoint of step ", checkpoint_step())
+                                  : std::string("the beginning");
   if (!kept.why_not.empty()) {
-    Note(absl::StrCat("note: what the workers keep of the job, whose coordinator was lost, cannot "
-                      "be used (",
-                      kept.why_not, "): the run goes on from ", instead));
+    Note(
+        absl::StrCat("note: what the workers keep of the job, whose coordinator was lost, cannot "
+                     "be used (",
+                     kept.why_not, "): the run goes on from ", instead));
   }
   if (!kept.state.has_value() || kept.state->steps <= checkpoint_step()) return;
   kept_ = std::move(kept.state);

@@ -230,11 +230,10 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob&
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(job.spec, job.job.plan.model_digest));
   WEFT_RETURN_IF_ERROR(CheckPlanFits(job.job, job.spec, costs));
   const bool takes_over = flags.loop().resumes() && flags.job().connects();
-  WEFT_ASSIGN_OR_RETURN(
-      std::unique_ptr<WorkerGroup> group,
-      WorkerGroup::Launch(flags.job(), job.spec.cluster, job.job.plan.workers, console,
-                          flags.loop().detection(),
-                          takes_over ? kAttendedPatience : absl::ZeroDuration()));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WorkerGroup> group,
+                        WorkerGroup::Launch(flags.job(), job.spec.cluster, job.job.plan.workers,
+                                            console, flags.loop().detection(),
+                                            takes_over ? kAttendedPatience : absl::ZeroDuration()));
   const std::vector<WorkerClient*> clients = group->coordinator().clients();
   JobStart start;
   start.epoch = loop.Claim(clients);

@@ -47,12 +47,9 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec&
   return StartLocalCluster(RealProcessLauncher(), options);
 }
 
-absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(const JobFlags& flags,
-                                                       const ClusterSpec& cluster,
-                                                       const std::vector<int>& order,
-                                                       const LossDetection& detection,
-                                                       absl::Duration attended_patience,
-                                                       Console& console) {
+absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(
+    const JobFlags& flags, const ClusterSpec& cluster, const std::vector<int>& order,
+    const LossDetection& detection, absl::Duration attended_patience, Console& console) {
   RemoteClusterOptions options;
   options.detection = detection;
   options.attended_patience = attended_patience;
@@ -93,8 +90,8 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(
     *console.err << (flags.connects() ? "waiting for " : "starting ") << order.size()
                  << " worker processes, at most 60 s\n"
                  << std::flush;
-    auto processes =
-        flags.connects() ? Connect(flags, cluster, order, detection, attended_patience, console)
+    auto processes = flags.connects()
+                         ? Connect(flags, cluster, order, detection, attended_patience, console)
                          : StartProcesses(cluster, order, detection);
     if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
     group->processes_ = *std::move(processes);

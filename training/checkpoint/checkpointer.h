@@ -48,8 +48,8 @@ struct CheckpointSummary {
 // Drives the workers' writers through the coordinator. Steps wait only for the copy of the state;
 // files, index and clean-up are the business of other threads. What cannot be written is a warning,
 // and is tried again: after 10 s, then after twice as long each time, up to 5 minutes;
-// the errors of the calls are those of lost workers and of may_write. Borrows store, clock and `warn`'s captures.
-// One thread calls it.
+// the errors of the calls are those of lost workers and of may_write. Borrows store, clock and
+// `warn`'s captures. One thread calls it.
 class Checkpointer {
  public:
   // Begins with `step` steps done, of which a checkpoint is there (or nothing to save).

@@ -89,7 +89,7 @@ std::vector<StepRange> StepRanges(const DataSet& data, const std::string& kind, 
 
 // How a job begins on its workers, where it may go on with what they have.
 struct JobStart {
-  uint64_t epoch = 0;             // JobMembership's; so the next two
+  uint64_t epoch = 0;  // JobMembership's; so the next two
   uint64_t job_digest = 0;
   // Where it is not 0, no initial values are handed out: `newcomers` begin anew, and take the state
   // of others (`handovers`).

@@ -109,9 +109,8 @@ uint64_t JobDigest(const CheckpointJob& job) {
   // By sorted keys.
   absl::StrAppend(&text, ParseData(job.data).dump(-1, ' ', false, Json::error_handler_t::replace));
   for (const auto& [flag, values] : job.flags) {
-    const std::string value = values.content.has_value()
-                                  ? absl::StrCat("content ", *values.content)
-                                  : absl::StrJoin(values.values, "\x1f");
+    const std::string value = values.content.has_value() ? absl::StrCat("content ", *values.content)
+                                                         : absl::StrJoin(values.values, "\x1f");
     absl::StrAppend(&text, "\n", flag, "=", value);
   }
   for (const std::string& name : std::set<std::string>(job.trained.begin(), job.trained.end())) {

@@ -85,7 +85,7 @@ struct TrainOptions {
   int64_t steps = 0;  // at which the run ends, those before a resume included
   // Run the first step with the program that reports gradients (PrepareTraining was asked for it).
   bool report_gradients = false;
-  int64_t first_step = 0;       // steps that a resumed run has done
+  int64_t first_step = 0;  // steps that a resumed run has done
   // Reports of the steps from `first_step` on that the workers have done already, for a coordinator
   // that was lost (FindKeptState): they are taken as if this run had run them.
   std::vector<StepReport> kept_reports = {};

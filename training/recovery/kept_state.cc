@@ -24,7 +24,8 @@ absl::StatusOr<std::vector<KeptJob>> AskKept(const std::vector<WorkerClient*>& c
   std::vector<absl::StatusOr<KeptJob>> replies(clients.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < clients.size(); ++i) {
-    threads.emplace_back([&replies, &clients, i] { replies[i] = clients[i]->Ask(KeptJobRequest{}); });
+    threads.emplace_back(
+        [&replies, &clients, i] { replies[i] = clients[i]->Ask(KeptJobRequest{}); });
   }
   for (std::thread& thread : threads) thread.join();
   std::vector<KeptJob> kept;
@@ -91,8 +92,7 @@ std::string Place(const std::vector<KeptJob>& kept, const PreparedJob& job,
   std::vector<bool> keeps;
   for (size_t rank = 0; rank < kept.size(); ++rank) {
     digests.push_back(DigestOf(job, evaluation, rank));
-    keeps.push_back(kept[rank].job_id == state.job_id &&
-                    kept[rank].shards_digest == digests[rank]);
+    keeps.push_back(kept[rank].job_id == state.job_id && kept[rank].shards_digest == digests[rank]);
   }
   for (size_t to = 0; to < kept.size(); ++to) {
     if (keeps[to]) continue;

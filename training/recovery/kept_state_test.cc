@@ -247,9 +247,8 @@ class KeptStateTest : public ::testing::Test {
     const absl::Status started = StartJob(coordinator, job_, spec_, kVersion, {});
     ASSERT_TRUE(started.ok()) << started;
     const auto result =
-        Train(coordinator, job_, {.steps = kSteps}, [this](const TrainProgress& progress) {
-          expected_losses_.push_back(progress.loss);
-        });
+        Train(coordinator, job_, {.steps = kSteps},
+              [this](const TrainProgress& progress) { expected_losses_.push_back(progress.loss); });
     ASSERT_TRUE(result.ok()) << result.status();
     expected_ = result->parameters;
   }
