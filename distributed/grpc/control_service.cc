@@ -34,6 +34,8 @@ constexpr int64_t kLongestProgramBytes = int64_t{1} << 31;
 constexpr int kLastErrorCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
 // How long after it has begun to listen a process may take to serve.
 constexpr absl::Duration kStartPatience = absl::Seconds(10);
+// How long the next coordinator waits for steps that cannot be left out without a tear.
+constexpr absl::Duration kAwaitedPatience = absl::Seconds(3);
 
 absl::Status CheckRanges(const rpc::RunStepsRequest& request) {
   constexpr int64_t kMaxSteps = int64_t{1} << 40;
@@ -291,6 +293,10 @@ grpc::Status ControlService::Attend(
 
 absl::Status ControlService::AwaitTurn(uint64_t epoch) {
   const absl::Time deadline = absl::Now() + kStartPatience;
+  if (settling_) {
+    awaited_since_ = std::min(awaited_since_, absl::Now());
+    changed_.NotifyAll();
+  }
   while ((worker_ == nullptr || settling_) && !stopped_) {
     if (!changed_.WaitUntil(mutex_, deadline)) break;
   }
@@ -335,7 +341,10 @@ void ControlService::EndAttendance(bool goodbye) {
     kept_until_ = absl::Now() + keep_state_;
     settling_ = true;
     const absl::Time deadline = absl::Now() + (commits_ ? kSettlePatience : keep_state_);
-    while (busy_ && !stopped_ && changed_.WaitUntil(mutex_, deadline)) {
+    while (busy_ && !stopped_) {
+      const absl::Time until = std::min(deadline, awaited_since_ + kAwaitedPatience);
+      if (absl::Now() >= until) break;
+      changed_.WaitUntil(mutex_, until);
     }
     is_idle = !busy_;
   }
@@ -346,6 +355,7 @@ void ControlService::EndAttendance(bool goodbye) {
   while (busy_ && !stopped_ && changed_.WaitUntil(mutex_, deadline)) {
   }
   settling_ = false;
+  awaited_since_ = absl::InfiniteFuture();
   changed_.NotifyAll();
 }
 

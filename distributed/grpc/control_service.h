@@ -39,8 +39,9 @@ inline constexpr absl::Duration kSettlePatience = absl::Seconds(1);
 // A coordinator that ends says so. Where one is lost, and its job can be resumed
 // (JobMembership::job_digest), the worker keeps the job's state for a while (set_keep_state): its
 // steps come to an end, runs of the same job are let in with a higher epoch, and other jobs are
-// refused until that time is over and the state given up. Steps that need all ranks in their
-// updates may go on for as long; those of jobs that agree on steps for kSettlePatience.
+// refused until that time is over and the state given up. Steps of jobs that agree on each are
+// aborted after kSettlePatience. Others may go on for as long, or for 3 s after the next
+// coordinator has come: an abort would leave some variables changed and others not.
 //
 // Every call must carry the token; others are Unauthenticated before anything of them is read, and
 // change nothing. Every call but Attend must also carry the number of the lease that Attend gave:
@@ -172,6 +173,8 @@ class ControlService final : public rpc::Control::Service {
   bool commits_ ABSL_GUARDED_BY(mutex_) = false;         // that job's
   bool has_run_ ABSL_GUARDED_BY(mutex_) = false;         // it, or a run of the same job before it
   bool settling_ ABSL_GUARDED_BY(mutex_) = false;        // steps of a lost coordinator may go on
+  // When a coordinator has come that waits for it; infinite: none has.
+  absl::Time awaited_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   // When the state is given up of a job whose coordinator is lost; infinite: none is kept.
   absl::Time kept_until_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   // The same of what the coordinator that attends has taken, and has run no step on.
