@@ -182,6 +182,7 @@ bool ControlService::AwaitEnd(Clock& clock, absl::Time deadline, bool ends_with_
         CancelCalls();
       } else if (clock.Now() >= KeptEnd()) {
         kept_until_ = absl::InfiniteFuture();
+        has_run_ = false;
         busy_ = true;
         gives_up = worker_;
       }

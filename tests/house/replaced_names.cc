@@ -164,8 +164,8 @@ const std::vector<ReplacedName>& ReplacedNames() {
       {"tree_ordered", "ordered_tree"},
       {"tree-ordered", "ordered-tree"},
       {"quickest", "auto"},
-      // An epoch is a pass over the data.
-      {"epoch", "job_id", {}, {"distributed/", "graph/"}},
+      // An epoch is a pass over the data, and in distributed/ the number of a coordinator.
+      {"epoch", "job_id", {}, {"graph/"}},
       {"stale_epoch", "stale_job"},
       {"kStaleEpoch", "kStaleJob"},
       // Plans.
