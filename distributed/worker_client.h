@@ -146,6 +146,8 @@ class WorkerClient {
   // Whether the worker has said that it wants to leave its job at the next step boundary. Any
   // thread.
   virtual bool is_leaving() const { return false; }
+  // Whether the worker is known to be lost, though no call has said so. Any thread.
+  virtual bool is_lost() const { return false; }
   // The highest epoch of a coordinator that the worker has accepted, as far as this end knows.
   virtual uint64_t epoch() const { return 0; }
 };

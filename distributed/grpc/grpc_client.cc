@@ -61,8 +61,8 @@ class GrpcClient final : public WorkerClient {
   absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override;
   void Abort(const absl::Status& reason) override;
   bool is_leaving() const override { return lease_.is_leaving(); }
+  bool is_lost() const override { return !lease_.WhyLost().empty(); }
   uint64_t epoch() const override { return std::max(lease_.epoch(), epoch_.load()); }
-  bool is_lost() { return !lease_.WhyLost().empty(); }
 
  private:
   // Waits until the connection is there. Errors that waiting does not mend come at once.
@@ -320,8 +320,6 @@ bool IsAttendedByAnother(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) &&
          absl::StrContains(status.message(), "is attended by another coordinator");
 }
-
-bool IsLostToWorker(WorkerClient& client) { return static_cast<GrpcClient&>(client).is_lost(); }
 
 bool ShutDownWorker(WorkerClient& client) { return static_cast<GrpcClient&>(client).ShutDown(); }
 

@@ -50,9 +50,6 @@ bool IsOfStoppedCoordinator(const absl::Status& status);
 // lost, and the worker notice it within kLeasePatience.
 bool IsAttendedByAnother(const absl::Status& status);
 
-// Whether the worker behind a client of ConnectToWorker is lost to it for good.
-bool IsLostToWorker(WorkerClient& client);
-
 // Asks the worker process behind a client of ConnectToWorker to end; false when it did not answer.
 bool ShutDownWorker(WorkerClient& client);
 

@@ -172,7 +172,7 @@ class RemoteCluster final : public WorkerCluster {
     const std::vector<ClusterWorker>& all = workers_.all();
     const bool is_loss = absl::IsUnavailable(error) || absl::IsAborted(error);
     const bool are_lost = std::all_of(all.begin(), all.end(), [](const ClusterWorker& worker) {
-      return IsLostToWorker(*worker.client);
+      return worker.client->is_lost();
     });
     if (!is_loss || !are_lost) return error;
     const absl::Status deposed = FindSuccessor();
