@@ -307,6 +307,13 @@ TEST(Worker, KeysAndNoKeysDoNotGoTogether) {
               ExitCode::kUsage, {"--keys", "--insecure-network"});
 }
 
+TEST(Worker, StateIsKeptForADayAtMost) {
+  for (const std::string text : {"-1", "86401", "long"}) {
+    ExpectError(RunCommand({"worker", "--listen", "127.0.0.1:0", "--keep-state", text}),
+                ExitCode::kUsage, {"--keep-state"});
+  }
+}
+
 TEST(Worker, FoldersForJobsThatAreMissingAreNamed) {
   SetHome();
   for (const std::string flag : {"--data-root", "--checkpoint-root"}) {

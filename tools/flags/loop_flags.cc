@@ -58,7 +58,8 @@ void LoopFlags::Add(CLI::App& app) {
                   ->check(AtLeastOne));
   checkpoints(app.add_flag("--resume", resume_,
                            "resume from the newest valid checkpoint, with the current workers and "
-                           "plan; start from scratch if there is none"));
+                           "plan; start from scratch if there is none. With --cluster, from what "
+                           "the workers keep of the job, where its last run was killed"));
   AddEvaluation(app);
   evaluation(app.add_option("--until", until_,
                             "end the run once an evaluation meets this rule: 'accuracy>=0.95'")
