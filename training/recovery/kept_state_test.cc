@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "distributed/coordinator.h"
 #include "distributed/in_process_cluster.h"
+#include "executor/interfaces/input_source.h"
 #include "gmock/gmock.h"
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
@@ -128,6 +129,24 @@ class BoundaryEverySevenSteps final : public LoopHook {
   std::function<void(int64_t)> on_call;
 };
 
+// Says which step's samples are about to be read: from a worker's thread, in its forward pass.
+class TellingSource final : public InputSource {
+ public:
+  TellingSource(std::unique_ptr<InputSource> source, const std::function<void(int64_t)>& on_fill)
+      : source_(std::move(source)), on_fill_(on_fill) {}
+  absl::Status Fill(int64_t step, const FeedInput& input, int64_t first, int64_t count,
+                    void* target) override {
+    if (on_fill_ != nullptr) on_fill_(step);
+    return source_->Fill(step, input, first, count, target);
+  }
+  int64_t held_bytes() const override { return source_->held_bytes(); }
+  int64_t max_bytes() const override { return source_->max_bytes(); }
+
+ private:
+  const std::unique_ptr<InputSource> source_;
+  const std::function<void(int64_t)>& on_fill_;
+};
+
 // Two runs of one job, of which the first one's coordinator is lost.
 class KeptStateTest : public ::testing::Test {
  protected:
@@ -165,12 +184,22 @@ class KeptStateTest : public ::testing::Test {
     job_ = *std::move(job);
   }
   void StartWorkers(int workers) {
-    cluster_ = std::make_unique<InProcessCluster>(workers, NewDataSetFactory(files_), kVersion);
+    const auto open = [this, factory = NewDataSetFactory(files_)](
+                          const std::string& data) -> absl::StatusOr<std::unique_ptr<InputSource>> {
+      auto source = factory(data);
+      if (!source.ok()) return source.status();
+      return std::make_unique<TellingSource>(*std::move(source), on_fill_);
+    };
+    cluster_ = std::make_unique<InProcessCluster>(workers, open, kVersion);
   }
 
-  // A coordinator that is lost as soon as `at` has been called with this step: with its progress,
-  // or, between steps, with the number that are done.
-  void RunUntilLost(int64_t step, bool between_steps = false) {
+  // Where in a step a coordinator is lost.
+  enum class Moment {
+    kForward,  // a worker reads the step's samples
+    kTold,     // the step's progress is told, and others may be anywhere in the next one
+    kBetween   // a stretch has ended with at least so many steps, and its hooks are called
+  };
+  void RunUntilLost(int64_t step, Moment moment = Moment::kTold) {
     std::vector<std::unique_ptr<CutClient>> cut;
     std::vector<WorkerClient*> clients;
     for (WorkerClient* const worker : cluster_->clients()) {
@@ -179,7 +208,7 @@ class KeptStateTest : public ::testing::Test {
       clients.push_back(cut.back().get());
     }
     const auto lose = [this] {
-      is_cut_ = true;
+      if (is_cut_.exchange(true)) return;
       for (WorkerClient* const worker : cluster_->clients()) {
         worker->Abort(absl::UnavailableError("the coordinator is gone"));
       }
@@ -190,14 +219,18 @@ class KeptStateTest : public ::testing::Test {
     ASSERT_TRUE(started.ok()) << started;
     BoundaryEverySevenSteps boundaries;
     boundaries.on_call = [&](int64_t done) {
-      if (between_steps && done >= step) lose();
+      if (moment == Moment::kBetween && done >= step) lose();
+    };
+    on_fill_ = [&](int64_t filled) {
+      if (moment == Moment::kForward && filled == step) lose();
     };
     const auto result = Train(coordinator, job_, {.steps = kSteps, .hooks = {&boundaries}},
                               [&](const TrainProgress& progress) {
                                 Take(progress);
-                                if (!between_steps && progress.step == step) lose();
+                                if (moment == Moment::kTold && progress.step == step) lose();
                               });
     ASSERT_FALSE(result.ok());
+    on_fill_ = nullptr;
     is_cut_ = false;
   }
   void Take(const TrainProgress& progress) {
@@ -270,18 +303,19 @@ class KeptStateTest : public ::testing::Test {
   PreparedJob job_;
   std::unique_ptr<InProcessCluster> cluster_;
   std::atomic<bool> is_cut_{false};
+  std::function<void(int64_t)> on_fill_;
   std::vector<double> losses_, expected_losses_;
   std::map<std::string, Tensor> expected_;
 };
 
 TEST_F(KeptStateTest, AStepUnderWayIsFinishedOrLeftOutAndNoneIsLost) {
   RunUndisturbed();
-  for (const int64_t lost : {0, 3, 6, 17, 38}) {
+  for (int64_t lost = 0; lost < kSteps - 1; ++lost) {
     SCOPED_TRACE(lost);
     losses_.clear();
     Prepare(2, {.data = 2});
     StartWorkers(2);
-    RunUntilLost(lost);
+    RunUntilLost(lost, lost % 2 == 0 ? Moment::kTold : Moment::kForward);
     const auto told = static_cast<int64_t>(losses_.size());
     const auto kept = Find();
     ASSERT_TRUE(kept.ok()) << kept.status();
@@ -301,7 +335,7 @@ TEST_F(KeptStateTest, ALossBetweenStretchesCallsTheHooksOfThatStepAgain) {
   RunUndisturbed();
   Prepare(2, {.data = 2});
   StartWorkers(2);
-  RunUntilLost(14, /*between_steps=*/true);
+  RunUntilLost(14, Moment::kBetween);
   const auto kept = Find();
   ASSERT_TRUE(kept.ok()) << kept.status();
   ASSERT_TRUE(kept->state.has_value()) << kept->why_not;
@@ -350,7 +384,7 @@ TEST_F(KeptStateTest, AnotherPlanTakesWhatTheWorkersHoldBesideTheirVariables) {
   RunUndisturbed();
   Prepare(2, {.data = 2}, /*zero=*/1);
   StartWorkers(2);
-  RunUntilLost(14, /*between_steps=*/true);
+  RunUntilLost(14, Moment::kBetween);
   Prepare(2, {.data = 2});
   const auto kept = Find();
   ASSERT_TRUE(kept.ok()) << kept.status();
