@@ -362,8 +362,9 @@ void ControlService::EndAttendance(bool goodbye) {
 
 absl::Status ControlService::CheckMayJoin(const JobMembership& membership) {
   MutexLock lock(mutex_);
-  if (!Keeps(kept_until_) || membership.job_digest == job_digest_) return absl::OkStatus();
-  const absl::Duration left = std::max(kept_until_ - absl::Now(), absl::Seconds(1));
+  const absl::Duration left = kept_until_ - absl::Now();
+  const bool keeps = Keeps(kept_until_) && left > absl::ZeroDuration();
+  if (!keeps || membership.job_digest == job_digest_) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the worker keeps the state of another job, whose coordinator (epoch ", epoch_,
       ") was lost, for ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
