@@ -20,18 +20,19 @@ class AttendedService final : public rpc::Control::Service {
       grpc::ServerReaderWriter<rpc::AttendReply, rpc::AttendRequest>* stream) override {
     stream->Write(rpc::AttendReply());
     rpc::AttendRequest request;
-    while (stream->Read(&request)) {
-    }
+    while (stream->Read(&request)) said_goodbye_ = request.goodbye();
     was_cancelled_ = context->IsCancelled();
     has_ended_ = true;
     return grpc::Status::OK;
   }
   bool was_cancelled() const { return was_cancelled_; }
   bool has_ended() const { return has_ended_; }
+  bool said_goodbye() const { return said_goodbye_; }
 
  private:
   std::atomic<bool> was_cancelled_ = false;
   std::atomic<bool> has_ended_ = false;
+  std::atomic<bool> said_goodbye_ = false;
 };
 
 // The next coordinator comes at once where a sweep goes on to its next trial: a worker that had not
@@ -51,7 +52,9 @@ TEST(GrpcClientTest, AClientThatIsGoneHasLeftItsWorkerFree) {
   auto client = ConnectToWorker(options);
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_FALSE(service.has_ended());
+  EXPECT_FALSE(service.said_goodbye());
   client->reset();
+  EXPECT_TRUE(service.said_goodbye());
   EXPECT_TRUE(service.has_ended());
   EXPECT_FALSE(service.was_cancelled());
 }
