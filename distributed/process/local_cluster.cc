@@ -174,7 +174,8 @@ class RemoteCluster final : public WorkerCluster {
     const bool are_lost = std::all_of(all.begin(), all.end(), [](const ClusterWorker& worker) {
       return worker.client->is_lost();
     });
-    if (!is_loss || !are_lost) return error;
+    // Who was stopped may hear of the end of its calls before that of its leases.
+    if (!is_loss || !(are_lost || IsOfStoppedCoordinator(error))) return error;
     const absl::Status deposed = FindSuccessor();
     return deposed.ok() ? error : deposed;
   }
