@@ -55,6 +55,8 @@ class VariableParts {
   absl::Status Finish() const;
   const std::string& name() const { return name_; }
   size_t received() const { return received_; }
+  // Whether the last part has come.
+  bool is_complete() const { return begun_ && received_ == bytes_; }
 
  private:
   std::string name_;
@@ -68,6 +70,7 @@ class VariableReader {
  public:
   absl::Status Add(const rpc::VariableChunk& chunk);
   absl::StatusOr<Tensor> Finish() const;
+  bool is_complete() const { return parts_.is_complete(); }
 
  private:
   VariableParts parts_;
@@ -80,8 +83,9 @@ rpc::VariableChunk MakeVariableChunk(std::string part);
 rpc::VariableChunk MakeVariableChunk(const std::string& name, const Tensor& tensor, size_t offset,
                                      size_t bytes);
 
-// Calls `write` with the parts in order, at least one, until it returns false. Of a mapped file,
-// no more than a part stays in memory. REQUIRES: on the host, no strings.
+// Calls `write` with the parts in order, at least one, and whether it is the last, until it returns
+// false. It returns when the part has been answered. Of a mapped file, no more than a part stays in
+// memory. REQUIRES: on the host, no strings.
 template <typename Write>
 bool WriteVariableChunks(const std::string& name, const Tensor& tensor, const Write& write) {
   PartWriter writer(tensor.bytes());
@@ -90,7 +94,8 @@ bool WriteVariableChunks(const std::string& name, const Tensor& tensor, const Wr
     const size_t bytes = writer.part_bytes();
     const rpc::VariableChunk chunk = MakeVariableChunk(name, tensor, offset, bytes);
     ReleaseMappedPages({static_cast<const std::byte*>(tensor.raw_data()) + offset, bytes});
-    if (!writer.Write([&] { return write(chunk); })) return false;
+    const bool is_last = offset + bytes == tensor.bytes();
+    if (!writer.Write([&] { return write(chunk, is_last); })) return false;
   } while (!writer.done());
   return true;
 }

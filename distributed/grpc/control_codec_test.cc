@@ -219,15 +219,21 @@ TEST(ControlCodecTest, AVariableInParts) {
   Tensor tensor = Tensor::Zeros(DType::kFloat32, {count}).value();
   static_cast<float*>(tensor.raw_data())[count - 1] = 8;
   std::vector<rpc::VariableChunk> parts;
-  WriteVariableChunks("w", tensor, [&parts](const rpc::VariableChunk& part) {
+  std::vector<bool> are_last;
+  WriteVariableChunks("w", tensor, [&](const rpc::VariableChunk& part, bool is_last) {
     parts.push_back(ThroughBytes(part));
+    are_last.push_back(is_last);
     return true;
   });
   ASSERT_THAT(parts, SizeIs(2));
+  EXPECT_THAT(are_last, ElementsAre(false, true));
   VariableReader reader;
+  EXPECT_FALSE(reader.is_complete());
   ASSERT_TRUE(reader.Add(parts[0]).ok());
+  EXPECT_FALSE(reader.is_complete());
   EXPECT_EQ(reader.Finish().status().code(), absl::StatusCode::kDataLoss);
   ASSERT_TRUE(reader.Add(parts[1]).ok());
+  EXPECT_TRUE(reader.is_complete());
   const auto read = reader.Finish();
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->data<float>()[static_cast<size_t>(count - 1)], 8);

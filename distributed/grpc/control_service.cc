@@ -414,18 +414,8 @@ grpc::Status ControlService::Ask(grpc::ServerContext* context, Requests* request
   });
 }
 
-absl::StatusOr<ControlReply> ControlService::Answer(Worker& worker,
-                                                    const ControlRequest& question) {
-  if (std::holds_alternative<KeptJobRequest>(question)) {
-    // What a coordinator has left on purpose is not for another.
-    MutexLock lock(mutex_);
-    if (!Keeps(kept_until_)) return ControlReply(KeptJob());
-  }
-  return worker.Answer(question);
-}
-
-absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(Worker& worker, Requests& requests) {
-  WEFT_ASSIGN_OR_RETURN(auto chunk, ReadSealed<rpc::ProgramChunk>(requests));
+absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(Worker& worker, Exchange& stream) {
+  WEFT_ASSIGN_OR_RETURN(auto chunk, ReadSealed<rpc::ProgramChunk>(stream));
   const std::string program = chunk.program(), data = chunk.data();
   WEFT_RETURN_IF_ERROR(CheckProgramBytes(chunk.total_bytes()));
   const auto total = static_cast<size_t>(chunk.total_bytes());
@@ -434,7 +424,8 @@ absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(Worker& worker, Re
     bytes += chunk.part();
     if (bytes.size() >= total) break;
     if (chunk.part().empty()) return absl::DataLossError("the partition has an empty part");
-    WEFT_ASSIGN_OR_RETURN(chunk, ReadSealed<rpc::ProgramChunk>(requests));
+    stream.Write(rpc::Sealed());  // where that fails, the next part does not come
+    WEFT_ASSIGN_OR_RETURN(chunk, ReadSealed<rpc::ProgramChunk>(stream));
   }
   if (bytes.size() > total) {
     return absl::DataLossError(
@@ -447,30 +438,29 @@ absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(Worker& worker, Re
   return worker.TakeProgram(program, std::move(partition), data);
 }
 
-grpc::Status ControlService::AddProgram(grpc::ServerContext* context, Requests* requests,
-                                        rpc::Sealed* reply) {
+grpc::Status ControlService::AddProgram(grpc::ServerContext* context, Exchange* stream) {
   return Serve(*context, WorkerCall::kAddProgram, [&](Worker& worker) -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(const MemoryRequirement requirement, TakeProgram(worker, *requests));
-    *reply = Seal(Encode(requirement));
+    WEFT_ASSIGN_OR_RETURN(const MemoryRequirement requirement, TakeProgram(worker, *stream));
+    stream->Write(Seal(Encode(requirement)));  // who does not read it has gone
     return absl::OkStatus();
   });
 }
 
-absl::Status ControlService::WriteVariable(Worker& worker, Requests& requests) {
+absl::Status ControlService::WriteVariable(Worker& worker, AnsweredParts& stream) {
   VariableParts parts;
   rpc::Sealed sealed;
   rpc::VariableChunk chunk;
-  while (requests.Read(&sealed)) {
+  while (stream.Read(&sealed)) {
     WEFT_RETURN_IF_ERROR(Unseal(sealed, chunk));
     WEFT_RETURN_IF_ERROR(WritePart(worker, parts, chunk));
+    if (!parts.is_complete()) stream.Write(rpc::Empty());
   }
   return parts.Finish();
 }
 
-grpc::Status ControlService::WriteVariable(grpc::ServerContext* context, Requests* requests,
-                                           rpc::Empty*) {
+grpc::Status ControlService::WriteVariable(grpc::ServerContext* context, AnsweredParts* stream) {
   return Serve(*context, WorkerCall::kWriteVariable,
-               [&](Worker& worker) { return WriteVariable(worker, *requests); });
+               [&](Worker& worker) { return WriteVariable(worker, *stream); });
 }
 
 // Straight to its place: what is damaged on its way ends the job, whatever was written before.
@@ -491,9 +481,11 @@ absl::Status ControlService::ReadVariable(Worker& worker, const std::string& nam
   WEFT_ASSIGN_OR_RETURN(const VariableShard shard, worker.FindVariable(name));
   const auto bytes = static_cast<size_t>(DTypeBytes(shard.dtype, shard.local_shape.num_elements()));
   PartWriter parts(bytes);
+  rpc::Sealed answer;
   do {
     const size_t offset = parts.offset();
     std::string part(parts.part_bytes(), '\0');
+    const bool is_last = offset + part.size() == bytes;
     WEFT_RETURN_IF_ERROR(worker.ReadVariablePart(name, static_cast<int64_t>(offset),
                                                  std::as_writable_bytes(std::span(part))));
     rpc::VariableChunk chunk = MakeVariableChunk(std::move(part));
@@ -501,7 +493,10 @@ absl::Status ControlService::ReadVariable(Worker& worker, const std::string& nam
       chunk.set_name(name);
       EncodeType(shard.dtype, shard.local_shape, *chunk.mutable_type());
     }
-    if (!parts.Write([&] { return stream.Write(Seal(chunk)); })) break;
+    const auto write = [&] {
+      return stream.Write(Seal(chunk)) && (is_last || stream.Read(&answer));
+    };
+    if (!parts.Write(write)) break;
   } while (!parts.done());
   return absl::OkStatus();
 }

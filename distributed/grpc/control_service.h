@@ -89,14 +89,13 @@ class ControlService final : public rpc::Control::Service {
 
   using Requests = grpc::ServerReader<rpc::Sealed>;
   using Exchange = grpc::ServerReaderWriter<rpc::Sealed, rpc::Sealed>;
+  using AnsweredParts = grpc::ServerReaderWriter<rpc::Empty, rpc::Sealed>;
   grpc::Status Attend(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<rpc::AttendReply, rpc::AttendRequest>* stream) override;
   grpc::Status Join(grpc::ServerContext* context, Requests* requests, rpc::Sealed* reply) override;
-  grpc::Status AddProgram(grpc::ServerContext* context, Requests* requests,
-                          rpc::Sealed* reply) override;
-  grpc::Status WriteVariable(grpc::ServerContext* context, Requests* requests,
-                             rpc::Empty* reply) override;
+  grpc::Status AddProgram(grpc::ServerContext* context, Exchange* stream) override;
+  grpc::Status WriteVariable(grpc::ServerContext* context, AnsweredParts* stream) override;
   grpc::Status ReadVariable(grpc::ServerContext* context, Exchange* stream) override;
   grpc::Status RunSteps(grpc::ServerContext* context, Exchange* stream) override;
   grpc::Status Ask(grpc::ServerContext* context, Requests* requests, rpc::Sealed* reply) override;
@@ -120,8 +119,8 @@ class ControlService final : public rpc::Control::Service {
   absl::StatusOr<ControlReply> Answer(Worker& worker, const ControlRequest& question);
   static absl::Status RunSteps(Worker& worker, const rpc::RunStepsRequest& request,
                                Exchange& stream);
-  static absl::StatusOr<MemoryRequirement> TakeProgram(Worker& worker, Requests& requests);
-  static absl::Status WriteVariable(Worker& worker, Requests& requests);
+  static absl::StatusOr<MemoryRequirement> TakeProgram(Worker& worker, Exchange& stream);
+  static absl::Status WriteVariable(Worker& worker, AnsweredParts& stream);
   static absl::Status ReadVariable(Worker& worker, const std::string& name, Exchange& stream);
   static absl::Status WritePart(Worker& worker, VariableParts& parts,
                                 const rpc::VariableChunk& chunk);

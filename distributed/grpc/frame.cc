@@ -13,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "frames are written as they lie");
 
 constexpr uint32_t kMagic = 0x54464557;  // "WEFT"
-constexpr uint8_t kFormat = 1;
+constexpr uint8_t kFormat = 2;
 
 // The bytes on the wire, in order, without padding.
 struct Layout {
@@ -21,7 +21,7 @@ struct Layout {
   uint8_t format;
   uint8_t kind;
   uint8_t dtype;
-  uint8_t reserved;
+  uint8_t asks;
   uint64_t job_id;
   uint64_t incarnation;
   uint64_t sequence;
@@ -49,7 +49,7 @@ FrameHeaderBytes EncodeFrameHeader(const Frame& frame) {
                    kFormat,
                    static_cast<uint8_t>(frame.kind),
                    static_cast<uint8_t>(header.dtype),
-                   0,
+                   static_cast<uint8_t>(frame.asks ? 1 : 0),
                    header.job_id,
                    header.incarnation,
                    header.sequence,
@@ -79,7 +79,8 @@ absl::StatusOr<Frame> DecodeFrameHeader(const FrameHeaderBytes& bytes) {
   if (layout.header_checksum != HeaderChecksum(bytes)) {
     return absl::DataLossError("message header was damaged on its way: its checksum differs");
   }
-  if (layout.kind < 1 || layout.kind > 3 || layout.part_bytes > kFramePartBytes) {
+  if (layout.kind < 1 || layout.kind > 3 || layout.asks > 1 ||
+      layout.part_bytes > kFramePartBytes) {
     return absl::DataLossError(absl::StrCat("message header makes no sense: kind ",
                                             int{layout.kind}, ", part of ", layout.part_bytes,
                                             " bytes"));
@@ -98,6 +99,7 @@ absl::StatusOr<Frame> DecodeFrameHeader(const FrameHeaderBytes& bytes) {
   frame.header.checksum = layout.part_checksum;
   frame.offset = layout.offset;
   frame.part_bytes = layout.part_bytes;
+  frame.asks = layout.asks == 1;
   return frame;
 }
 

@@ -27,6 +27,7 @@ struct Frame {
   MessageHeader header;  // `checksum` is that of this part
   uint64_t offset = 0;
   uint64_t part_bytes = 0;
+  bool asks = false;  // for an answer, as soon as it has come
 };
 
 using FrameHeaderBytes = std::array<std::byte, kFrameHeaderBytes>;

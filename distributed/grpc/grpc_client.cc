@@ -212,7 +212,7 @@ absl::StatusOr<MemoryRequirement> GrpcClient::AddProgram(const std::string& prog
   grpc::ClientContext context;
   Prepare(context, options_.call_timeout);
   rpc::Sealed sealed;
-  const auto writer = stub_->AddProgram(&context, &sealed);
+  const auto stream = stub_->AddProgram(&context);
   for (PartWriter parts(bytes.size()); !parts.done();) {
     rpc::ProgramChunk chunk;
     if (parts.offset() == 0) {
@@ -221,11 +221,17 @@ absl::StatusOr<MemoryRequirement> GrpcClient::AddProgram(const std::string& prog
       chunk.set_total_bytes(static_cast<int64_t>(bytes.size()));
     }
     chunk.set_part(bytes.substr(parts.offset(), parts.part_bytes()));
-    if (!parts.Write([&] { return writer->Write(Seal(chunk)); })) break;
+    const bool is_last = parts.offset() + parts.part_bytes() == bytes.size();
+    const auto write = [&] {
+      return stream->Write(Seal(chunk)) && (is_last || stream->Read(&sealed));
+    };
+    if (!parts.Write(write)) break;
   }
-  writer->WritesDone();
+  stream->WritesDone();
+  sealed.Clear();
+  stream->Read(&sealed);  // where it fails, Finish says why
   WEFT_RETURN_IF_ERROR(
-      Explain(context, writer->Finish(), absl::StrCat("taking program '", program, "'")));
+      Explain(context, stream->Finish(), absl::StrCat("taking program '", program, "'")));
   rpc::MemoryRequirement reply;
   WEFT_RETURN_IF_ERROR(FromWorker(Unseal(sealed, reply)));
   return Decode(reply);
@@ -234,12 +240,13 @@ absl::StatusOr<MemoryRequirement> GrpcClient::AddProgram(const std::string& prog
 absl::Status GrpcClient::WriteVariable(const std::string& name, const Tensor& local) {
   grpc::ClientContext context;
   Prepare(context, options_.call_timeout);
-  rpc::Empty reply;
-  const auto writer = stub_->WriteVariable(&context, &reply);
-  WriteVariableChunks(name, local,
-                      [&](const rpc::VariableChunk& chunk) { return writer->Write(Seal(chunk)); });
-  writer->WritesDone();
-  return Explain(context, writer->Finish(), absl::StrCat("taking variable '", name, "'"));
+  rpc::Empty answer;
+  const auto stream = stub_->WriteVariable(&context);
+  WriteVariableChunks(name, local, [&](const rpc::VariableChunk& chunk, bool is_last) {
+    return stream->Write(Seal(chunk)) && (is_last || stream->Read(&answer));
+  });
+  stream->WritesDone();
+  return Explain(context, stream->Finish(), absl::StrCat("taking variable '", name, "'"));
 }
 
 absl::StatusOr<Tensor> GrpcClient::ReadVariable(const std::string& name) {
@@ -248,7 +255,7 @@ absl::StatusOr<Tensor> GrpcClient::ReadVariable(const std::string& name) {
   rpc::ReadVariableRequest request;
   request.set_name(name);
   const auto stream = stub_->ReadVariable(&context);
-  stream->WriteLast(Seal(request), grpc::WriteOptions());
+  stream->Write(Seal(request));
   VariableReader variable;
   rpc::Sealed sealed;
   rpc::VariableChunk chunk;
@@ -256,6 +263,7 @@ absl::StatusOr<Tensor> GrpcClient::ReadVariable(const std::string& name) {
   while (stream->Read(&sealed)) {
     if (damage.ok()) damage = Unseal(sealed, chunk);
     if (damage.ok()) damage = variable.Add(chunk);
+    if (!variable.is_complete()) stream->Write(rpc::Sealed());
   }
   WEFT_RETURN_IF_ERROR(
       Explain(context, stream->Finish(), absl::StrCat("sending variable '", name, "'")));

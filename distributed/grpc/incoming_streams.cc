@@ -78,6 +78,7 @@ class IncomingStreams::Call final : public InboxSource {
  private:
   void OnAccepted(bool ok);
   void OnRead(bool ok);
+  void OnAnswered(bool ok);
   void OnFinished(bool) {
     finished_ = true;
     Release();
@@ -87,6 +88,8 @@ class IncomingStreams::Call final : public InboxSource {
     reading_ = true;
     stream_.Read(&message_, read_.Tag());
   }
+  // Tells the sender that a frame has come.
+  void Answer();
   void Offer();
   void Resume() {
     if (holding_ && inbox_ != nullptr) Offer();
@@ -101,14 +104,17 @@ class IncomingStreams::Call final : public InboxSource {
   void End(const absl::Status& status) {
     if (ending_) return;
     ending_ = true;
-    stream_.Finish(ToGrpc(status), finished_tag_.Tag());
+    end_ = status;
+    if (!answering_) Finish();
   }
+  void Finish() { stream_.Finish(ToGrpc(end_), finished_tag_.Tag()); }
   // Destroys this, if nothing refers to it any more.
   void Release();
 
   IncomingStreams& owner_;
   MethodHandler<Call> accepted_{*this, &Call::OnAccepted};
   MethodHandler<Call> read_{*this, &Call::OnRead};
+  MethodHandler<Call> answered_{*this, &Call::OnAnswered};
   MethodHandler<Call> finished_tag_{*this, &Call::OnFinished};
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_{&context_};
@@ -119,9 +125,12 @@ class IncomingStreams::Call final : public InboxSource {
   Inbox* inbox_ = nullptr;
   RankId peer_;
   bool reading_ = false;
+  bool answering_ = false;  // a write is under way
+  bool owes_answer_ = false;
   bool holding_ = false;
   bool closed_ = false;
   bool ending_ = false;
+  absl::Status end_;  // where it is ending
   bool finished_ = false;
   std::atomic<int> resumes_{0};
 };
@@ -200,9 +209,27 @@ void IncomingStreams::Call::OnRead(bool ok) {
     return End(frame.status());
   }
   frame_ = *frame;
+  if (frame_.asks) Answer();
   if (frame_.kind == Frame::Kind::kData) return Offer();
   TakeLastFrame(frame_);
   if (!ending_) Read();
+}
+
+void IncomingStreams::Call::Answer() {
+  owes_answer_ = true;
+  if (answering_ || ending_) return;
+  owes_answer_ = false;
+  answering_ = true;
+  constexpr char kCome = 1;
+  const grpc::Slice slice(&kCome, sizeof(kCome));
+  stream_.Write(grpc::ByteBuffer(&slice, 1), answered_.Tag());
+}
+
+void IncomingStreams::Call::OnAnswered(bool ok) {
+  answering_ = false;
+  if (ending_) return Finish();
+  // Where it was not written, the stream is ending: the next read says so.
+  if (ok && owes_answer_) Answer();
 }
 
 void IncomingStreams::Call::Offer() {

@@ -98,7 +98,7 @@ void Outbox::Pump() {
     offset_ = 0;
   }
   if (current_ != nullptr) {
-    WritePart();
+    if (!awaits_answer_) WritePart();
   } else if (last_frame_.has_value()) {
     WriteLastFrame();
   }
@@ -113,6 +113,8 @@ void Outbox::WritePart() {
   const std::span<const std::byte> part(message.data + offset_, frame.part_bytes);
   frame.header.checksum = Checksum(part);
   offset_ += frame.part_bytes;
+  unasked_bytes_ += frame.part_bytes;
+  frame.asks = part_size_.wants_answer() && unasked_bytes_ >= part_size_.bytes();
   header_bytes_sent_ += static_cast<int64_t>(kFrameHeaderBytes);
   grpc::Slice slices[2] = {HeaderSlice(frame), grpc::Slice()};
   if (!part.empty()) {
@@ -121,8 +123,13 @@ void Outbox::WritePart() {
                             &message);
   }
   writing_ = true;
-  written_bytes_ = part.size();
+  write_asks_ = frame.asks;
   write_begin_nanos_ = RealClock().MonotonicNanos();
+  if (frame.asks) {
+    awaits_answer_ = true;
+    asked_bytes_ = std::exchange(unasked_bytes_, 0);
+    asked_nanos_ = write_begin_nanos_;
+  }
   call_->Write(grpc::ByteBuffer(slices, part.empty() ? 1 : 2), written_.Tag());
   if (offset_ == message.header.bytes) {
     current_ = nullptr;
@@ -139,6 +146,8 @@ void Outbox::WriteLastFrame() {
   frame.header.checksum = Checksum(std::as_bytes(std::span(last_text_)));
   grpc::Slice slices[2] = {HeaderSlice(frame), grpc::Slice(last_text_)};
   writing_ = true;
+  write_asks_ = false;
+  write_begin_nanos_ = RealClock().MonotonicNanos();
   call_->WriteLast(grpc::ByteBuffer(slices, 2), grpc::WriteOptions(), written_.Tag());
 }
 
@@ -170,17 +179,29 @@ void Outbox::Fail(const absl::Status& status) {
 
 void Outbox::OnStarted(bool ok) {
   MutexLock lock(mutex_);
-  if (ok && state_ == State::kStarting) state_ = State::kOpen;
-  // The peer never writes: the next thing to hear of it is the end.
-  call_->Finish(&end_, finished_.Tag());
+  if (!ok) return call_->Finish(&end_, finished_.Tag());
+  if (state_ == State::kStarting) state_ = State::kOpen;
+  call_->Read(&answer_, answered_.Tag());
+  Pump();
+}
+
+void Outbox::OnAnswered(bool ok) {
+  MutexLock lock(mutex_);
+  if (!ok) return call_->Finish(&end_, finished_.Tag());
+  if (std::exchange(awaits_answer_, false)) {
+    part_size_.Came(asked_bytes_,
+                    absl::Nanoseconds(RealClock().MonotonicNanos() - asked_nanos_));
+  }
+  call_->Read(&answer_, answered_.Tag());
   Pump();
 }
 
 void Outbox::OnWritten(bool ok) {
   MutexLock lock(mutex_);
   writing_ = false;
-  part_size_.Left(written_bytes_,
-                  absl::Nanoseconds(RealClock().MonotonicNanos() - write_begin_nanos_));
+  if (!write_asks_) {
+    part_size_.Left(absl::Nanoseconds(RealClock().MonotonicNanos() - write_begin_nanos_));
+  }
   // When a write fails, the stream is ending: OnFinished says why.
   if (ok) Pump();
   changed_.NotifyAll();

@@ -48,7 +48,9 @@ enum class StreamEnd {
 };
 
 // Sends messages in order, one write under way at a time. The stream opens with the first message
-// (or Open). Thread-safe; after Close has returned nothing of it is referenced any more.
+// (or Open). Until the connection has proved to be quick (PartSize), some frames ask for an answer,
+// and the next one waits for it. Thread-safe; after Close has returned nothing of it is referenced
+// any more.
 class Outbox {
  public:
   // `on_end` is called once from the completion thread, without locks, when the stream ends before
@@ -90,6 +92,8 @@ class Outbox {
 
   void OnStarted(bool ok);
   void OnWritten(bool ok);
+  // The peer has answered, or the stream has ended.
+  void OnAnswered(bool ok);
   void OnFinished(bool ok);
 
   void OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -107,6 +111,7 @@ class Outbox {
   const std::function<void(StreamEnd, const absl::Status&)> on_end_;
   MethodHandler<Outbox> started_{*this, &Outbox::OnStarted};
   MethodHandler<Outbox> written_{*this, &Outbox::OnWritten};
+  MethodHandler<Outbox> answered_{*this, &Outbox::OnAnswered};
   MethodHandler<Outbox> finished_{*this, &Outbox::OnFinished};
 
   mutable Mutex mutex_;
@@ -126,13 +131,20 @@ class Outbox {
   uint64_t offset_ ABSL_GUARDED_BY(mutex_) = 0;
   PartSize part_size_ ABSL_GUARDED_BY(mutex_);
   // Of the write under way.
-  size_t written_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool write_asks_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t write_begin_nanos_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Since the last frame that asked.
+  size_t unasked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the question that the peer has not answered yet.
+  bool awaits_answer_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t asked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t asked_nanos_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<Message>> messages_ ABSL_GUARDED_BY(mutex_);  // reused
 
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<grpc::GenericStub> stub_;
   grpc::ClientContext context_;
+  grpc::ByteBuffer answer_;  // that it exists is all
   grpc::Status end_;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
 };

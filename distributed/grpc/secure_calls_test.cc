@@ -196,8 +196,8 @@ TEST_F(SecureCallsTest, EachCallNeedsTheRoleThatTheTableSays) {
   const std::vector<std::pair<WorkerCall, CallFn>> calls = {
       {WorkerCall::kAttend, Talk(&Stub::Attend)},
       {WorkerCall::kJoin, Write(&Stub::Join)},
-      {WorkerCall::kAddProgram, Write(&Stub::AddProgram)},
-      {WorkerCall::kWriteVariable, Write(&Stub::WriteVariable)},
+      {WorkerCall::kAddProgram, Talk(&Stub::AddProgram)},
+      {WorkerCall::kWriteVariable, Talk(&Stub::WriteVariable)},
       {WorkerCall::kReadVariable, Talk(&Stub::ReadVariable)},
       {WorkerCall::kRunSteps, Talk(&Stub::RunSteps)},
       {WorkerCall::kAsk, Write(&Stub::Ask)},

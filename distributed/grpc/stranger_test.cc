@@ -94,8 +94,8 @@ class StrangerTest : public ::testing::Test {
   // Every call but Attend, with one message, or without it and without an end of the request.
   std::vector<Named> AllCalls(bool sends = true) {
     return {{"Join", Write(&rpc::Control::Stub::Join, sends)},
-            {"AddProgram", Write(&rpc::Control::Stub::AddProgram, sends)},
-            {"WriteVariable", Write(&rpc::Control::Stub::WriteVariable, sends)},
+            {"AddProgram", Talk(&rpc::Control::Stub::AddProgram, sends)},
+            {"WriteVariable", Talk(&rpc::Control::Stub::WriteVariable, sends)},
             {"ReadVariable", Talk(&rpc::Control::Stub::ReadVariable, sends)},
             {"RunSteps", Talk(&rpc::Control::Stub::RunSteps, sends)},
             {"Ask", Write(&rpc::Control::Stub::Ask, sends)},
@@ -113,8 +113,9 @@ class StrangerTest : public ::testing::Test {
       return writer->Finish();
     };
   }
-  using Exchange = grpc::ClientReaderWriter<rpc::Sealed, rpc::Sealed>;
-  CallFn Talk(std::unique_ptr<Exchange> (rpc::Control::Stub::*method)(grpc::ClientContext*),
+  template <typename Reply>
+  CallFn Talk(std::unique_ptr<grpc::ClientReaderWriter<rpc::Sealed, Reply>> (
+                  rpc::Control::Stub::*method)(grpc::ClientContext*),
               bool sends) {
     return [this, method, sends](grpc::ClientContext& context) {
       const auto stream = (stub_.get()->*method)(&context);
@@ -190,12 +191,13 @@ TEST_F(StrangerTest, ACallEndsWithTheLease) {
   ASSERT_TRUE(lease->Read(&hello));
   context.AddMetadata(kTokenKey, kToken);
   context.AddMetadata(kLeaseKey, absl::StrCat(hello.lease()));
-  rpc::Sealed reply;
-  const auto program = stub_->AddProgram(&context, &reply);
+  const auto program = stub_->AddProgram(&context);
   rpc::ProgramChunk chunk;
   chunk.set_part("x");
   chunk.set_total_bytes(1000);
   ASSERT_TRUE(program->Write(Seal(chunk)));
+  rpc::Sealed answer;  // now the worker waits for the next part
+  ASSERT_TRUE(program->Read(&answer));
   lease->WritesDone();
   lease->Finish();
   const absl::Time began = absl::Now();
@@ -216,8 +218,7 @@ TEST_F(StrangerTest, AProgramIsNoLongerThanItsSenderSays) {
     grpc::ClientContext context;
     context.AddMetadata(kTokenKey, kToken);
     context.AddMetadata(kLeaseKey, absl::StrCat(hello.lease()));
-    rpc::Sealed reply;
-    const auto program = stub_->AddProgram(&context, &reply);
+    const auto program = stub_->AddProgram(&context);
     rpc::ProgramChunk chunk;
     chunk.set_part(part);
     chunk.set_total_bytes(total);
