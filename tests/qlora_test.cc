@@ -279,10 +279,28 @@ TEST_F(Qlora, AResumedRunMayHaveMovedTheAdaptersItBeganWith) {
               HasSubstr(absl::StrCat("--adapters-in was ", file_in(second), ", is ", file_in(first),
                                      ", which differs")));
   // An export goes on, and says so.
-  const CommandResult exported =
-      RunCommand({"ckpt", "export", saved, model_, "-o", TestPath("exported.onnx")});
+  const Strings command = {"ckpt", "export", saved, model_, "-o", TestPath("exported.onnx")};
+  Strings with_file = command;
+  with_file.insert(with_file.end(), {"--adapters-in", file_in(second)});
+  const CommandResult exported = RunCommand(with_file);
   EXPECT_EQ(exported.exit_code, 0) << exported.err;
   EXPECT_THAT(exported.err, HasSubstr("is not the file that training began with"));
+
+  // A checkpoint may come from anybody: the path in it was opened, whatever lay there.
+  const CommandResult unasked = RunCommand(command);
+  EXPECT_EQ(unasked.exit_code, static_cast<int>(ExitCode::kUsage)) << unasked.out;
+  EXPECT_THAT(unasked.err, HasSubstr(absl::StrCat("began with the adapters of ", file_in(second))));
+  EXPECT_THAT(unasked.err, HasSubstr("--adapters-in FILE.safetensors"));
+}
+
+TEST_F(Qlora, AnExportOfAJobWithoutAdaptersTakesNone) {
+  const std::string saved = TestPath("saved"), file = TestPath("a.safetensors");
+  std::filesystem::remove_all(saved);
+  Train({"--lora", "rank=2", "--steps", "1", "--checkpoint", saved, "--adapters-out", file});
+  const CommandResult result = RunCommand({"ckpt", "export", saved, model_, "--adapters-in", file,
+                                           "-o", TestPath("exported.onnx")});
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kUsage)) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("began with no adapters"));
 }
 
 TEST_F(Qlora, MistakesAreUsageErrors) {

@@ -103,6 +103,10 @@ class CkptCommand final : public Command {
                    "for sign: the Ed25519 key (openssl genpkey -algorithm ed25519 -out KEY.pem)")
         ->type_name("KEY.pem");
     app.add_flag("--ema", averages_, "for export: use the averages of train --ema");
+    app.add_option("--adapters-in", adapters_in_,
+                   "for export of a job that began with adapters: the file that it began with. The "
+                   "checkpoint's own path is not opened")
+        ->type_name("FILE.safetensors");
     AddExportMode(app, export_mode_, "results");
     AddOutputFormat(app, format_);
   }
@@ -359,12 +363,28 @@ class CkptCommand final : public Command {
     return fits ? std::move(model) : ImportModelFile(RealFileSystem(), paths_[1]);
   }
 
+  // The file of adapters that the job began with; `recorded` is what the checkpoint calls it: a
+  // checkpoint may come from anybody, so no path of it is opened.
+  absl::StatusOr<std::string> AdapterFile(const Checkpoint& checkpoint,
+                                          const std::string& recorded) const {
+    if (recorded.empty() == adapters_in_.empty()) return adapters_in_;
+    if (recorded.empty()) {
+      return UsageError(absl::StrCat("--adapters-in: the job of ", checkpoint.folder(),
+                                     " began with no adapters; leave the flag out"));
+    }
+    return UsageError(absl::StrCat("the job of ", checkpoint.folder(),
+                                   " began with the adapters of ", recorded,
+                                   ", whose ranks and scales are needed; say where the file is: "
+                                   "--adapters-in FILE.safetensors"));
+  }
+
   // The adapters that the job has trained, added to the model's graph.
-  static absl::StatusOr<std::vector<LoraAdapter>> AdaptersOf(const Checkpoint& checkpoint,
-                                                             ImportedModel& model,
-                                                             Console& console) {
+  absl::StatusOr<std::vector<LoraAdapter>> AdaptersOf(const Checkpoint& checkpoint,
+                                                      ImportedModel& model,
+                                                      Console& console) const {
     const FlagRecord& flags = checkpoint.index().job.flags;
-    const AdapterTexts texts = AdapterTextsOfGiven(flags);
+    AdapterTexts texts = AdapterTextsOfGiven(flags);
+    WEFT_ASSIGN_OR_RETURN(texts.file, AdapterFile(checkpoint, texts.file));
     if (!texts.any()) return std::vector<LoraAdapter>();
     // It also finds the names by which patterns and files of adapters call weights. Constants
     // apart, all could have trained: what the job could not train has no adapter in the checkpoint.
@@ -441,6 +461,7 @@ class CkptCommand final : public Command {
   std::string output_;
   std::string key_;
   bool averages_ = false;
+  std::string adapters_in_;
   std::string export_mode_;
   std::string format_ = "text";
 };
