@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "distributed/coordinator_epoch.h"
 #include "distributed/nccl/card_pairs.h"
+#include "distributed/recovery/lost_peer.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/variables/variable_store.h"
 #include "platform/log.h"
@@ -53,6 +54,11 @@ absl::Status Coordinator::OnAll(const std::string& doing,
   for (int i = 1; i < size(); ++i) threads.emplace_back(run, i);
   if (size() > 0) run(0);
   for (std::thread& thread : threads) thread.join();
+  lost_peers_.clear();
+  for (int i = 0; i < size(); ++i) {
+    const int peer = LostPeerOf(errors[static_cast<size_t>(i)]).value;
+    if (peer >= 0 && peer < size() && peer != i) lost_peers_.emplace_back(i, peer);
+  }
   if (cause.ok()) return cause;
   const absl::Status error = Conclude(cause, errors);
   return explain_ == nullptr ? error : explain_(error);

@@ -111,8 +111,9 @@ class Coordinator {
   const std::vector<WorkerClient*>& clients() const { return clients_; }
   // Calls of RunSteps since the workers joined.
   int64_t runs() const { return runs_; }
-  // Of this coordinator (JobMembership::epoch); 0 before Join.
-  uint64_t epoch() const { return membership_.epoch; }
+  // Of the newest call of all workers, where it has ended with an error: who has lost which other
+  // rank, as the errors say; both are of the job. Ascending.
+  const std::vector<std::pair<int, int>>& lost_peers() const { return lost_peers_; }
   // Whether the workers agree on each step (JobMembership::commits).
   bool commits() const { return membership_.commits; }
   // "worker:1 (unix:/..., pid 4711)"
@@ -140,6 +141,7 @@ class Coordinator {
   std::vector<int64_t> memory_limits_;
   std::vector<std::string> devices_;
   int64_t runs_ = 0;
+  std::vector<std::pair<int, int>> lost_peers_;
   std::vector<RankCard> cards_;                               // by rank
   std::set<std::pair<std::vector<int>, bool>> joined_cards_;  // groups, as ranks; for sends
   CardUse card_use_;

@@ -42,13 +42,14 @@ void InProcessCluster::AddWorkers(const std::vector<Device*>& devices,
     environment.version = version;
     environment.files = files;
     environment.open_transport =
-        [this, ranks](const JobMembership& job) -> absl::StatusOr<std::unique_ptr<Transport>> {
+        [this, ranks, i](const JobMembership& job) -> absl::StatusOr<std::unique_ptr<Transport>> {
       MutexLock lock(mutex_);
       if (hubs_.empty() || job.job_id != job_id_) {
         hubs_.push_back(std::make_unique<InProcessHub>(ranks));
         job_id_ = job.job_id;
       }
-      return hubs_.back()->NewTransport(job.rank);
+      std::unique_ptr<Transport> own = hubs_.back()->NewTransport(job.rank);
+      return hook_ == nullptr ? std::move(own) : hook_(i, job, std::move(own));
     };
     workers_.push_back(NewWorker(std::move(environment)));
   }

@@ -3,8 +3,10 @@
 #ifndef WEFT_DISTRIBUTED_IN_PROCESS_CLUSTER_H_
 #define WEFT_DISTRIBUTED_IN_PROCESS_CLUSTER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distributed/in_process_transport.h"
@@ -29,11 +31,18 @@ class InProcessCluster {
   // One per rank; they live as long as this.
   std::vector<WorkerClient*> clients() const;
 
+  // Gives the worker of this number another transport than its own one, for a test's faults. Before
+  // the first job.
+  using TransportHook = std::function<std::unique_ptr<Transport>(
+      int worker, const JobMembership& job, std::unique_ptr<Transport> own)>;
+  void set_transport_hook(TransportHook hook) { hook_ = std::move(hook); }
+
  private:
   void AddWorkers(const std::vector<Device*>& devices, const InputSourceFactory& open_input,
                   const std::string& version, FileSystem* files,
                   const std::vector<WorkerCard>& cards);
   std::vector<std::unique_ptr<Device>> devices_;
+  TransportHook hook_;
   // A new hub for each job: an aborted one stays aborted.
   Mutex mutex_;
   uint64_t job_id_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "distributed/recovery/lost_peer.h"
 #include "executor/interfaces/wait_info.h"
 #include "executor/memory/unexpected_messages.h"
 #include "executor/program/memory_operations.h"
@@ -169,9 +170,11 @@ absl::Status TransportCommunicator::WaitError(const absl::Status& status, Direct
       waited, sends ? " to" : " from", " rank ", peer.value, " (step ", key.step,
       key.micro_batch >= 0 ? absl::StrCat(", micro-batch ", key.micro_batch) : "", ")");
   if (absl::IsUnavailable(status)) {
-    return WithWaitInfo(
-        absl::UnavailableError(absl::StrCat(status.message(), "; under way was ", under_way)),
-        note);
+    return WithLostPeer(
+        WithWaitInfo(
+            absl::UnavailableError(absl::StrCat(status.message(), "; under way was ", under_way)),
+            note),
+        peer);
   }
   if (!absl::IsDeadlineExceeded(status)) return WithWaitInfo(status, note);
   return WithWaitInfo(

@@ -26,7 +26,8 @@ absl::StatusOr<std::vector<TransportFault>> ParseTransportFaults(const std::stri
   static const std::map<std::string, Kind> kKinds = {
       {"drop", Kind::kDrop},           {"delay", Kind::kDelay},
       {"duplicate", Kind::kDuplicate}, {"truncate", Kind::kTruncate},
-      {"stale_job", Kind::kStaleJob},  {"withhold_credit", Kind::kWithholdCredit}};
+      {"stale_job", Kind::kStaleJob},  {"lose_peer", Kind::kLosePeer},
+      {"withhold_credit", Kind::kWithholdCredit}};
   std::vector<TransportFault> faults;
   for (const absl::string_view entry : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     const std::vector<std::string> parts = absl::StrSplit(entry, absl::ByAnyChar("@+"));
@@ -209,12 +210,29 @@ void FaultInjectingTransport::Send(RankId peer, const MessageHeader& header, con
     }
     for (Delayed* delayed : delayed_) --delayed->later_sends;
   }
+  if (IsLost(peer)) return observer.Done(Lost(peer));
   if (fault.has_value()) {
     Strike(*fault, peer, header, data, observer);
   } else {
     inner_.Send(peer, header, data, observer);
   }
   PassOn();
+}
+
+void FaultInjectingTransport::Receive(RankId peer, const MessageHeader& header, void* data,
+                                      TransferObserver& observer) {
+  if (IsLost(peer)) return observer.Done(Lost(peer));
+  inner_.Receive(peer, header, data, observer);
+}
+
+absl::Status FaultInjectingTransport::Lost(RankId peer) const {
+  return absl::UnavailableError(
+      absl::StrCat("rank ", rank().value, " lost rank ", peer.value, ": the test wants it"));
+}
+
+bool FaultInjectingTransport::IsLost(RankId peer) {
+  MutexLock lock(mutex_);
+  return lost_.contains(peer.value);
 }
 
 void FaultInjectingTransport::Strike(const TransportFault& fault, RankId peer,
@@ -224,6 +242,13 @@ void FaultInjectingTransport::Strike(const TransportFault& fault, RankId peer,
   switch (fault.kind) {
     case Kind::kDrop:
       return observer.Done(absl::OkStatus());
+    case Kind::kLosePeer: {
+      {
+        MutexLock lock(mutex_);
+        lost_.insert(peer.value);
+      }
+      return observer.Done(Lost(peer));
+    }
     case Kind::kDelay: {
       auto delayed = std::make_unique<Delayed>(peer, header, data, observer, fault.later_sends);
       Delayed& message = *delayed;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct TransportFault {
     kDuplicate,       // arrives twice
     kTruncate,        // arrives with half of its bytes
     kStaleJob,        // says that it belongs to the job before
+    kLosePeer,        // never arrives; from it on, all with that peer ends as with a lost one
     kWithholdCredit,  // arrives, but its memory is never given back: a credit too few
   };
   Kind kind = Kind::kDrop;
@@ -31,7 +33,7 @@ struct TransportFault {
 };
 
 // "drop@7", "delay@3+2" (after 2 later sends), "duplicate@0", "truncate@1", "stale_job@4",
-// "withhold_credit@5"; several with commas between.
+// "lose_peer@6", "withhold_credit@5"; several with commas between.
 absl::StatusOr<std::vector<TransportFault>> ParseTransportFaults(const std::string& text);
 
 // Decorates a transport for one rank; faults strike what that rank sends. Thread-safe. Whatever the
@@ -50,9 +52,7 @@ class FaultInjectingTransport final : public Transport {
   void Send(RankId peer, const MessageHeader& header, const void* data,
             TransferObserver& observer) override;
   void Receive(RankId peer, const MessageHeader& header, void* data,
-               TransferObserver& observer) override {
-    inner_.Receive(peer, header, data, observer);
-  }
+               TransferObserver& observer) override;
   void Abort(const absl::Status& reason) override { inner_.Abort(reason); }
   int64_t bytes_sent() const override { return inner_.bytes_sent(); }
   int64_t header_bytes_sent() const override { return inner_.header_bytes_sent(); }
@@ -73,6 +73,8 @@ class FaultInjectingTransport final : public Transport {
               const void* data, TransferObserver& observer);
   void SendCopy(RankId peer, const MessageHeader& header, const void* data);
   void Watch(RankId peer, const MessageHeader& header, Sentinel& sentinel);
+  absl::Status Lost(RankId peer) const;
+  bool IsLost(RankId peer);
   // Delayed messages whose time has come.
   void PassOn();
 
@@ -82,6 +84,7 @@ class FaultInjectingTransport final : public Transport {
   Mutex mutex_;
   int64_t sends_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t struck_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<int32_t> lost_ ABSL_GUARDED_BY(mutex_);  // peers
   uint32_t next_stream_ ABSL_GUARDED_BY(mutex_) = (uint32_t{1} << 31) - 1;
   std::vector<std::unique_ptr<Sentinel>> sentinels_ ABSL_GUARDED_BY(mutex_);
   std::vector<Delayed*> delayed_ ABSL_GUARDED_BY(mutex_);

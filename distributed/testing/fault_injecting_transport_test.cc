@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/recovery/lost_peer.h"
 #include "distributed/testing/awaited_transfer.h"
 #include "distributed/testing/transport_cluster.h"
 #include "distributed/transport_communicator.h"
@@ -163,6 +164,27 @@ TEST_P(FaultInjectingTransportTest, ACreditTooFewEndsTheSendersWait) {
   EXPECT_THAT(Text(status), HasSubstr("rank 0 waited 100ms for a credit to send tensor 'hidden' to "
                                       "rank 1 (step 5, micro-batch 1)"));
   EXPECT_EQ(WaitText(status), "a credit to send tensor 'hidden' to worker:1");
+}
+
+TEST_P(FaultInjectingTransportTest, ALostPeerIsNamedInTheErrorOfItsWait) {
+  Start("lose_peer@1");
+  ASSERT_TRUE(Send(0).ok());
+  ASSERT_TRUE(Receive(0).ok());
+  ASSERT_TRUE(Send(1).ok());
+  const absl::Status status = sender_->WaitSent(sending_);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(Text(status), HasSubstr("rank 0 lost rank 1"));
+  EXPECT_EQ(LostPeerOf(status), RankId(1));
+  // It stays lost, in both directions.
+  AwaitedTransfer sent, received;
+  MessageHeader header;
+  header.job_id = kTestJobId;
+  header.stream = 9;
+  faulty_->Send(RankId(1), header, nullptr, sent);
+  faulty_->Receive(RankId(1), header, nullptr, received);
+  EXPECT_TRUE(absl::IsUnavailable(sent.Await()));
+  EXPECT_TRUE(absl::IsUnavailable(received.Await()));
+  EXPECT_EQ(faulty_->struck(), 1);
 }
 
 TEST_P(FaultInjectingTransportTest, APeersAbortReachesWhatIsHeldBack) {

@@ -126,6 +126,11 @@ void JobMembers::Leave(const Coordinator& coordinator, const std::vector<int>& r
   }
 }
 
+void JobMembers::Refuse(const Coordinator& coordinator, const std::vector<int>& ranks) {
+  Begin(coordinator);
+  for (const int rank : ranks) refused_.insert(PlaceOf(rank));
+}
+
 bool JobMembers::CanSpare(const Coordinator& coordinator, const std::vector<int>& ranks) {
   Begin(coordinator);
   Membership without = membership_;

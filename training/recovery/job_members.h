@@ -86,6 +86,9 @@ class JobMembers {
   void Lose(const Coordinator& coordinator, const std::vector<int>& ranks);
   // These leave on purpose: the same, but that they still answer, and on_lost is not told.
   void Leave(const Coordinator& coordinator, const std::vector<int>& ranks);
+  // These ranks, which are to be lost, are not wanted back: what was wrong with them would be so
+  // again.
+  void Refuse(const Coordinator& coordinator, const std::vector<int>& ranks);
   // Whether the job can do without these ranks.
   bool CanSpare(const Coordinator& coordinator, const std::vector<int>& ranks);
   // The same where all that stay begin anew (Rebuild).
@@ -163,11 +166,7 @@ class JobMembers {
   std::vector<JobMember> places_;  // by place; empty before the first call
   std::vector<int> wanted_as_;     // by place: what WorkerSource calls it
   std::vector<int> ranks_;         // place of each rank
-  // By place: what the plan's worker computes on, "cuda:1"; "" = not known.
-  std::vector<std::string> devices_;
-  std::set<int> refused_;  // places whose newcomers could not be used
-  WaitingWorkers waiting_;
-  std::set<const WorkerClient*> unasked_;  // of places: they have come for any
+  std::set<int> refused_;          // places for which nobody is wanted any more
   std::vector<std::string> come_;
   ChangeTimes times_;
   int64_t mark_ = 0;  // of Lap

@@ -117,63 +117,67 @@ absl::StatusOr<WentOn> JobRecovery::GoOn(Coordinator& coordinator, const absl::S
   std::vector<std::string> lost;
   for (const int rank : outcome.out) lost.push_back(names[static_cast<size_t>(rank)]);
   const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
+  const std::string why = are_apart_ ? absl::StrCat(absl::StrJoin(lost, ", "),
+                                                    " is left out, though it answers, as others "
+                                                    "cannot reach it: ",
+                                                    CauseOf(known, {}))
+                                     : CauseOf(known, lost);
   const std::string come =
       record.come.empty()
           ? ""
           : absl::StrCat(" with ", absl::StrJoin(members_.come(), ", "), " in its place");
-  std::string from, cost = "no step is lost or repeated";
-  if (outcome.went_on.back_to.has_value()) {
-    const int64_t back_to = *outcome.went_on.back_to;
-    const int64_t done = before + std::max(reported, outcome.went_on.settled.steps);
-    from = absl::StrCat(" from ", outcome.source, ", step ", back_to);
-    const int64_t again = std::max<int64_t>(0, done - back_to);
-    cost = absl::StrCat(again == 1 ? "1 step is" : absl::StrCat(again, " steps are"),
-                        " done again, no sample is lost or repeated");
-  }
-  options_.say(absl::StrFormat("lost   %s; %d of %d workers go on as %s%s%s after %.2f s: %s",
-                               CauseOf(known, lost), coordinator.size(), workers,
-                               job_.plan.mesh.ToString(), come, from, seconds, cost));
-  return outcome.went_on;
+  options_.say(absl::StrFormat(
+      "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated",
+      why, coordinator.size(), before, job_.plan.mesh.ToString(), come, seconds));
+  return settled;
 }
 
-absl::Status JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t reported, Outcome& outcome) {
-  const std::vector<WorkerClient*> clients = coordinator.clients();
-  auto settled = SettleStep(clients, coordinator.runs(), reported);
-  std::vector<int> left = settled.ok() ? settled->left : FindLeft(clients);
-  const std::set<int> left_out = std::exchange(left_out_, {});
-  std::erase_if(left, [&](int rank) { return left_out.contains(rank); });
-  outcome.out = Others(coordinator.size(), left);
-  if (outcome.out.empty()) {
-    if (settled.ok()) outcome.went_on.settled = *std::move(settled);
-    return absl::OkStatus();
+absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t reported,
+                                                  std::vector<int>& out) {
+  WEFT_ASSIGN_OR_RETURN(SettledStep settled,
+                        SettleStep(coordinator.clients(), coordinator.runs(), reported));
+  std::set<int> unwanted = std::exchange(left_out_, {});
+  const bool all_answer = static_cast<int>(settled.left.size()) == coordinator.size();
+  are_apart_ = false;
+  if (all_answer && unwanted.empty()) {
+    unwanted = OfBrokenPairs(coordinator);
+    are_apart_ = !unwanted.empty();
   }
-  if (left.empty()) return absl::UnavailableError("all workers of the job are lost");
-  // With what the workers have, where replicas that are whole stand at one step.
-  absl::Status changed = settled.status();
-  const bool may_keep =
-      options_.commits && settled.ok() && members_.CanSpare(coordinator, outcome.out);
-  members_.Lose(coordinator, outcome.out);
-  if (may_keep) {
-    changed = members_.Change(coordinator);
-    if (changed.ok()) {
-      outcome.went_on.settled = *std::move(settled);
-      has_arrivals_ = false;
-      return absl::OkStatus();
-    }
-    Log(LogLevel::kWarning, "replicas that are whole cannot go on: ", changed.ToString());
-  }
-  const auto rebuilt = members_.Rebuild(coordinator);
-  if (!rebuilt.ok()) {
-    if (changed.ok()) return rebuilt.status();
-    return absl::Status(rebuilt.status().code(),
-                        absl::StrCat(std::string(changed.message()), "; and ",
-                                     std::string(rebuilt.status().message())));
-  }
-  if (settled.ok()) outcome.went_on.settled.steps = settled->steps;
-  outcome.went_on.back_to = rebuilt->step;
-  outcome.source = rebuilt->source;
+  members_.Refuse(coordinator, {unwanted.begin(), unwanted.end()});
+  std::erase_if(settled.left, [&](int rank) { return unwanted.contains(rank); });
+  if (static_cast<int>(settled.left.size()) == coordinator.size()) return settled;
+  out = Others(coordinator.size(), settled.left);
+  members_.Lose(coordinator, out);
+  WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
   has_arrivals_ = false;
   return absl::OkStatus();
+}
+
+std::set<int> JobRecovery::OfBrokenPairs(const Coordinator& coordinator) {
+  std::vector<std::pair<int, int>> pairs = coordinator.lost_peers();
+  const auto client = [&](int rank) { return coordinator.clients()[static_cast<size_t>(rank)]; };
+  for (const auto& [one, other] : pairs) {
+    apart_[client(one)].insert(client(other));
+    apart_[client(other)].insert(client(one));
+  }
+  std::set<int> out;
+  while (!pairs.empty()) {
+    int goes = -1;
+    size_t most = 0;
+    for (const auto& [one, other] : pairs) {
+      for (const int rank : {one, other}) {
+        const size_t lost = apart_[client(rank)].size();
+        if (lost < most || (lost == most && rank <= goes)) continue;
+        goes = rank;
+        most = lost;
+      }
+    }
+    out.insert(goes);
+    std::erase_if(pairs, [goes](const auto& pair) {
+      return pair.first == goes || pair.second == goes;
+    });
+  }
+  return out;
 }
 
 bool JobRecovery::wants_change(const Coordinator& coordinator) {

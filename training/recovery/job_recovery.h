@@ -4,6 +4,7 @@
 #define WEFT_TRAINING_RECOVERY_JOB_RECOVERY_H_
 
 #include <cstdint>
+#include <map>
 #include <functional>
 #include <set>
 #include <string>
@@ -20,19 +21,10 @@
 
 namespace weft {
 
-// One loss, and how the job has gone on.
-struct RecoveryRecord {
-  std::vector<std::string> lost;  // names of workers
-  std::vector<std::string> come;  // in their places
-  int before = 0;                 // workers
-  int after = 0;
-  double seconds = 0;         // from the error until steps may go on; these are its parts:
-  double settle_seconds = 0;  // until all that are left stand at one step
-  ChangeTimes times;
-};
-// "settled 0.01 s, plan 0.00 s (prepared), joined 0.02 s, programs 0.05 s, state 0.00 s".
-std::string PartsText(const RecoveryRecord& record);
-
+// Where all workers answer and some have lost each other, one of each pair goes: the one that is in
+// more such pairs of this job, of two alike the higher rank. It does not come back, so no pair ends
+// the job's steps twice.
+//
 // Changes the job in place: plan, programs. Borrows it and all that the options capture. One thread
 // calls it.
 class JobRecovery final : public LossHandler {
@@ -47,7 +39,8 @@ class JobRecovery final : public LossHandler {
   // whatever its plan; "" = it can.
   static std::string WhyNotFromState(const PreparedJob& job, const JobSpec& spec);
 
-  // The next GoOn goes on without this worker (its rank so far), though it answers.
+  // The next GoOn goes on without this worker (its rank so far), though it answers, and wants
+  // nobody in its place.
   void LeaveOut(int rank) { left_out_.insert(rank); }
 
   absl::StatusOr<WentOn> GoOn(Coordinator& coordinator, const absl::Status& loss, int64_t before,
@@ -60,19 +53,11 @@ class JobRecovery final : public LossHandler {
   const std::vector<RecoveryRecord>& records() const { return records_; }
 
  private:
-  // How it has gone on, and without which ranks; `source`: what from, where not from what workers
-  // have.
-  struct Outcome {
-    WentOn went_on;
-    std::vector<int> out;
-    std::string source;
-  };
-  absl::Status GoOnOnce(Coordinator& coordinator, int64_t reported, Outcome& outcome);
-  // Where the members change, at a step boundary, though one of these has state of its own: all
-  // take up what all have now.
-  absl::Status RebuildFromNow(Coordinator& coordinator, int64_t step,
-                              const std::vector<int>& leaving,
-                              const std::vector<WorkerClient*>& givers);
+  absl::StatusOr<SettledStep> GoOnOnce(Coordinator& coordinator, int64_t reported,
+                                       std::vector<int>& out);
+  // Of all ranks that have lost each other and answer (Coordinator::lost_peers), those to go on
+  // without: one of each pair.
+  std::set<int> OfBrokenPairs(const Coordinator& coordinator);
 
   PreparedJob& job_;
   const JobRecoveryOptions options_;
@@ -81,6 +66,9 @@ class JobRecovery final : public LossHandler {
   int64_t losses_ = 0;
   std::vector<RecoveryRecord> records_;
   std::set<int> left_out_;
+  // Whom each worker has lost so far, or who has lost it, though both answered.
+  std::map<const WorkerClient*, std::set<const WorkerClient*>> apart_;
+  bool are_apart_ = false;  // it is for this that the newest GoOn goes on without somebody
 };
 
 }  // namespace weft
