@@ -89,6 +89,11 @@ class JobMembers {
   // These ranks, which are to be lost, are not wanted back: what was wrong with them would be so
   // again.
   void Refuse(const Coordinator& coordinator, const std::vector<int>& ranks);
+  // The place that a rank of now has.
+  int PlaceNow(const Coordinator& coordinator, int rank) {
+    Begin(coordinator);
+    return PlaceOf(rank);
+  }
   // Whether the job can do without these ranks.
   bool CanSpare(const Coordinator& coordinator, const std::vector<int>& ranks);
   // The same where all that stay begin anew (Rebuild).

@@ -24,23 +24,17 @@ std::vector<int> Others(int size, const std::vector<int>& left) {
   return others;
 }
 
-// Of these clients, those that answer.
-std::vector<int> FindLeft(const std::vector<WorkerClient*>& clients) {
-  std::vector<int> left;
-  for (size_t i = 0; i < clients.size(); ++i) {
-    const absl::Status answer = clients[i]->Ask(StepProgressRequest{}).status();
-    const bool is_lost = absl::IsUnavailable(answer) || absl::IsDeadlineExceeded(answer);
-    if (!is_lost) left.push_back(static_cast<int>(i));
-  }
-  return left;
+// The error without who waited for whom.
+std::string WithoutWaits(const absl::Status& loss) {
+  const std::string text(loss.message());
+  return text.substr(0, text.find("; "));
 }
 
 // "worker:1 (pid 4711) was killed by signal 9 (Killed)", without who waited for it. Where it is
 // told by one that has lost it, behind the name of one that is out: "worker:1 (10.0.0.8:4000):
 // ...".
 std::string CauseOf(const absl::Status& loss, const std::vector<std::string>& out) {
-  const std::string text(loss.message());
-  const std::string cause = text.substr(0, text.find("; "));
+  const std::string cause = WithoutWaits(loss);
   for (const std::string& name : out) {
     const std::string worker = name.substr(0, name.find(' '));  // "worker:1"
     if (absl::StartsWith(cause, absl::StrCat(worker, " "))) return cause;
@@ -117,11 +111,12 @@ absl::StatusOr<WentOn> JobRecovery::GoOn(Coordinator& coordinator, const absl::S
   std::vector<std::string> lost;
   for (const int rank : outcome.out) lost.push_back(names[static_cast<size_t>(rank)]);
   const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
-  const std::string why = are_apart_ ? absl::StrCat(absl::StrJoin(lost, ", "),
-                                                    " is left out, though it answers, as others "
-                                                    "cannot reach it: ",
-                                                    CauseOf(known, {}))
-                                     : CauseOf(known, lost);
+  const std::string why =
+      are_apart_ ? absl::StrCat(absl::StrJoin(lost, ", "),
+                                ": left out, as it and another have lost each other, though both "
+                                "answer: ",
+                                WithoutWaits(known))
+                 : CauseOf(known, lost);
   const std::string come =
       record.come.empty()
           ? ""
@@ -155,10 +150,11 @@ absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int6
 
 std::set<int> JobRecovery::OfBrokenPairs(const Coordinator& coordinator) {
   std::vector<std::pair<int, int>> pairs = coordinator.lost_peers();
-  const auto client = [&](int rank) { return coordinator.clients()[static_cast<size_t>(rank)]; };
   for (const auto& [one, other] : pairs) {
-    apart_[client(one)].insert(client(other));
-    apart_[client(other)].insert(client(one));
+    const int place = members_.PlaceNow(coordinator, one);
+    const int other_place = members_.PlaceNow(coordinator, other);
+    apart_[place].insert(other_place);
+    apart_[other_place].insert(place);
   }
   std::set<int> out;
   while (!pairs.empty()) {
@@ -166,7 +162,7 @@ std::set<int> JobRecovery::OfBrokenPairs(const Coordinator& coordinator) {
     size_t most = 0;
     for (const auto& [one, other] : pairs) {
       for (const int rank : {one, other}) {
-        const size_t lost = apart_[client(rank)].size();
+        const size_t lost = apart_[members_.PlaceNow(coordinator, rank)].size();
         if (lost < most || (lost == most && rank <= goes)) continue;
         goes = rank;
         most = lost;

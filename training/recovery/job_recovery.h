@@ -66,8 +66,8 @@ class JobRecovery final : public LossHandler {
   int64_t losses_ = 0;
   std::vector<RecoveryRecord> records_;
   std::set<int> left_out_;
-  // Whom each worker has lost so far, or who has lost it, though both answered.
-  std::map<const WorkerClient*, std::set<const WorkerClient*>> apart_;
+  // Whom each place has lost so far, or who has lost it, though both answered.
+  std::map<int, std::set<int>> apart_;
   bool are_apart_ = false;  // it is for this that the newest GoOn goes on without somebody
 };
 
