@@ -164,6 +164,7 @@ TEST(FrameTest, HeadersComeBackAndDamageIsSeen) {
   frame.header.step = -4;
   frame.header.dtype = DType::kBfloat16;
   frame.offset = 99;
+  frame.asks = true;
   FrameHeaderBytes bytes = EncodeFrameHeader(frame);
   const auto decoded = DecodeFrameHeader(bytes);
   ASSERT_TRUE(decoded.ok());
@@ -171,6 +172,7 @@ TEST(FrameTest, HeadersComeBackAndDamageIsSeen) {
   EXPECT_EQ(decoded->header.step, -4);
   EXPECT_EQ(decoded->header.dtype, DType::kBfloat16);
   EXPECT_EQ(decoded->offset, 99u);
+  EXPECT_TRUE(decoded->asks);
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     FrameHeaderBytes damaged = bytes;
     damaged[bit / 8] ^= std::byte(1 << bit % 8);

@@ -15,6 +15,7 @@
 #include "graph/graph_builder.h"
 #include "gtest/gtest.h"
 #include "ops/testing/test_tensors.h"
+#include "platform/status_macros.h"
 #include "platform/testing/fake_file_system.h"
 #include "training/data/data_file.h"
 #include "training/job/trainer.h"
@@ -126,8 +127,10 @@ class BrokenPairsTest : public ::testing::Test {
     };
     options.source = &source_;
     JobRecovery recovery(job, options);
-    auto result = Train(coordinator, job, {.steps = kSteps, .losses = &recovery},
-                        [](const TrainProgress&) {});
+    TrainOptions train;
+    train.steps = kSteps;
+    train.losses = &recovery;
+    auto result = Train(coordinator, job, train, [](const TrainProgress&) {});
     left_ = coordinator.clients();
     return result;
   }
