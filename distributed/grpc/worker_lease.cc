@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "platform/log.h"
 
 namespace weft {
 namespace {
@@ -32,6 +34,8 @@ void WorkerLease::Listen() {
   while (stream_->Read(&reply)) {
     MutexLock lock(mutex_);
     unanswered_ = 0;
+    heard_ = absl::Now();
+    late_ = absl::ZeroDuration();
     leaving_ = reply.leaving();
   }
   MutexLock lock(mutex_);
@@ -44,14 +48,14 @@ void WorkerLease::Keep() {
   while (true) {
     {
       MutexLock lock(mutex_);
+      const absl::Time now = absl::Now();
       if (beat_ != absl::InfiniteFuture()) {
-        longest_pause_ = std::max(longest_pause_, absl::Now() - beat_);
+        longest_pause_ = std::max(longest_pause_, now - beat_);
+        late_ += std::max(absl::ZeroDuration(), now - beat_ - detection_.beat);
       }
-      beat_ = absl::Now();
-      if (unanswered_ >= detection_.patience) {
-        LoseLocked(absl::StrCat("it has not answered for ",
-                                absl::FormatDuration(detection_.patience * detection_.beat)));
-      }
+      beat_ = now;
+      heard_ = std::min(heard_, now);  // the first question: it has answered Attend
+      if (unanswered_ >= detection_.patience) LoseLocked(Silence(now));
       if (!why_lost_.empty()) return;
       ++unanswered_;
       if (closing_) break;
@@ -66,6 +70,14 @@ void WorkerLease::Keep() {
   rpc::AttendRequest goodbye;
   goodbye.set_goodbye(true);
   if (stream_->Write(goodbye)) stream_->WritesDone();
+}
+
+std::string WorkerLease::Silence(absl::Time now) {
+  const std::string silence = absl::StrFormat("%.2f s", absl::ToDoubleSeconds(now - heard_));
+  Log(LogLevel::kWarning, "worker process ", process_id_, " has not answered for ", silence,
+      "; meanwhile this process was late by ",
+      absl::StrFormat("%.2f s", absl::ToDoubleSeconds(late_)));
+  return absl::StrCat("it has not answered for ", silence);
 }
 
 void WorkerLease::LoseLocked(const std::string& why) {

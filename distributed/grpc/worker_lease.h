@@ -65,6 +65,8 @@ class WorkerLease {
   void Listen();
   // Asks, and in the end says goodbye.
   void Keep();
+  // What is said of a worker that is lost for its silence.
+  std::string Silence(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LoseLocked(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   LossDetection detection_;
@@ -84,6 +86,8 @@ class WorkerLease {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // the stream
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
   int unanswered_ ABSL_GUARDED_BY(mutex_) = 0;                        // questions, in a row
+  absl::Time heard_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // the newest answer
+  absl::Duration late_ ABSL_GUARDED_BY(mutex_);  // by so much were questions since then too late
   absl::Time beat_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // when the worker was asked
   absl::Duration longest_pause_ ABSL_GUARDED_BY(mutex_);              // between two questions
 };

@@ -12,6 +12,14 @@ skip() {
   exit 0
 }
 
+# own_folder [COMMAND] : the rest of the program runs in an empty folder. It goes when the program ends, after COMMAND.
+own_folder() {
+  cd "$(mktemp -d)" || exit 1
+  export HOME=$PWD  # where workers and jobs find their token
+  trap "${1:-:}; rm -rf '$PWD'" EXIT
+  trap 'exit 1' INT TERM
+}
+
 # own_world ARGUMENTS... : the rest of the program runs in mounts, processes and networks of its own, in an empty
 # folder in memory. When it ends, also by SIGKILL, the kernel takes all of that away. As root alone.
 own_world() {
@@ -44,6 +52,16 @@ train() {
   "${before_train[@]}" "$runner" train model.onnx --data x=images.npy --labels labels.npy --optimizer adam --lr 0.001 \
     --batch 48 --steps "$2" --strict --metrics "$1.csv" -o "$1.onnx" "${@:3}" > "$1.log" 2>&1
 }
+# start NAME STEPS FLAGS... : the same in the background: `job` is the process, and `wait $shell` gives its exit code.
+start() {
+  train "$@" &
+  shell=$!
+  await 20 has_started
+  job=$(pgrep -P "$shell")
+}
+has_started() { pgrep -P "$shell" > /dev/null || ! kill -0 "$shell" 2> /dev/null; }
+# worker_ids : the processes of a job's own workers, in order.
+worker_ids() { pgrep -P "$job" 2> /dev/null | sort -n; }
 # rows NAME : steps that the job has told of.
 rows() {
   local count=0

@@ -11,15 +11,9 @@ readonly kills=${2:-${WEFT_KILLS:-5}} first=${3:-${WEFT_FIRST_SEED:-1}} steps=40
 ways=("${@:4}")
 [ "${#ways[@]}" -gt 0 ] || read -ra ways <<< "${WEFT_WAYS:-dp=4 dp=2,pp=2 dp=2,tp=2 dp=4,zero=3:--replicate:every=5 pp=4:--replicate:every=5}"
 . tests/faults/job.sh
-cd "$(mktemp -d)" || exit 1
-export HOME=$PWD  # where the job finds its token
 job=
-clean_up() {
-  if [ -n "$job" ]; then kill -9 "$job" 2> /dev/null; fi  # its workers end with it
-  rm -rf "$PWD"
-}
-trap clean_up EXIT
-trap 'exit 1' INT TERM
+own_folder end_job
+end_job() { [ -z "$job" ] || kill -9 "$job" 2> /dev/null; }  # its workers end with it
 
 make_data 480
 "$runner" example lenet -o model.onnx > /dev/null 2>&1 || fail "example lenet"
@@ -33,7 +27,6 @@ undisturbed() {
   esac || fail "whole: $(tail -3 whole.log)"
 }
 
-worker_ids() { pgrep -P "$job" 2> /dev/null | sort; }
 goes_on() { grep -q 'workers go on as' "$1.log" || ! kill -0 "$job" 2> /dev/null; }
 
 # strike SEED PLAN FLAGS... : one run with a kill. Appends "seconds to the next step, seconds that the job says, steps
@@ -44,10 +37,7 @@ strike() {
   at=$((10 + RANDOM % (steps - 100)))
   victim=$((1 + RANDOM % workers))
   rm -f $name.*
-  train $name $steps --local $workers --parallel "$plan" "${@:3}" &
-  shell=$!
-  job=
-  until job=$(pgrep -P "$shell" | head -1) && [ -n "$job" ] || ! kill -0 "$shell" 2> /dev/null; do :; done
+  start $name $steps --local $workers --parallel dp=$workers
   await 60 has_done $name "$at" || fail "seed $seed: step $at is not reached: $(tail -3 $name.log)"
   sleep "0.00$((RANDOM % 10))"
   left=$(worker_ids | sed "${victim}d")
@@ -67,11 +57,8 @@ strike() {
   job=
   told=$(sed -n -E 's/^lost .* after ([0-9.]+) s: .*/\1/p' $name.log)
   [ -n "$told" ] || fail "seed $seed: nobody was lost"
-  cmp -s whole.onnx $name.onnx || fail "seed $seed: the weights are others after worker $victim was killed at step $at"
-  cmp -s <(cut -d, -f1,2 whole.csv) <(cut -d, -f1,2 $name.csv) || fail "seed $seed: a step is lost, repeated, or has another loss"
-  again=$(sed -n -E 's/^lost .* ([0-9]+) steps? (is|are) done again.*/\1/p' $name.log)
-  [ -n "$told" ] && awk -v us=$((next - killed)) -v told="$told" -v again="${again:-0}" \
-    'BEGIN { print us / 1e6, told, again }' >> times
+  same $name whole
+  [ -n "$told" ] && awk -v us=$((next - killed)) -v told="$told" 'BEGIN { print us / 1e6, told }' >> times
   [ "$(sha256sum < whole.onnx)" = "$(sha256sum < $name.onnx)" ] && equal=$((equal + 1))
 }
 # spared PLAN : workers that a lost one of a replica takes with it.
