@@ -5,21 +5,10 @@
 set -uo pipefail
 runner=$PWD/$1
 kills=${WEFT_KILLS:-3}
-cd "$(mktemp -d)" || exit 1
-trap 'rm -rf "$PWD"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+. tests/faults/job.sh
+own_folder
 
-# Pixels and labels as NPY files of bytes: 320 samples that depend on their number.
-npy() { # SHAPE BYTES
-  local header="{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
-  printf '\x93NUMPY\x01\x00\x76\x00'
-  printf '%-117s\n' "$header"
-  cat
-}
-awk 'BEGIN { for (i = 0; i < 320 * 784; i++) { s = (s * 1103515245 + 12345) % 2147483648
-             printf "%c", 1 + int(s / 65536) % 120 } }' | LC_ALL=C npy '(320, 28, 28)' > images.npy
-awk 'BEGIN { for (i = 0; i < 320; i++) printf "%c", 1 + (i * 7) % 9 }' | LC_ALL=C npy '(320,)' > labels.npy
+make_data 320
 "$runner" example mlp -o model.onnx > /dev/null 2>&1 || fail "example mlp"
 
 # run NAME STEPS FLAGS... : the model in NAME.onnx, what was said in NAME.log; the exit code.
@@ -45,14 +34,7 @@ await_step() {
     compgen -G "$1/.step-*.tmp" > /dev/null && break
   done
 }
-# Waits, at most 10 s, for processes to end.
-await_end() {
-  for _ in $(seq 100); do
-    kill -0 "$@" 2> /dev/null || return 0
-    sleep 0.1
-  done
-  return 1
-}
+has_ended() { ! kill -0 "$@" 2> /dev/null; }
 
 # ---- kill -9 of worker and coordinator at seeded points, every third one while a checkpoint is written.
 RANDOM=4711
@@ -68,11 +50,8 @@ for kill in $(seq "$kills"); do
   at=$((${begin:-0} + 5 + RANDOM % 40))
   writing=false
   [ $((kill % 3)) -eq 0 ] && writing=true
-  run "killed" "$steps" --local "$workers" --parallel "dp=$workers" --on-loss stop --checkpoint "$saved" --checkpoint-every 5 --resume &
-  # The shell function's process, then the program in it.
-  shell=$!
-  job=
-  while [ -z "$job" ] && kill -0 "$shell" 2> /dev/null; do job=$(pgrep -P "$shell" | head -1); done
+  start run "killed" "$steps" --local "$workers" --parallel "dp=$workers" --on-loss stop --checkpoint "$saved" \
+    --checkpoint-every 5 --resume
   await_step "$saved" "$at" "$shell" "$writing"
   mapfile -t processes < <(pgrep -P "$job")
   victim=$job
@@ -84,7 +63,7 @@ for kill in $(seq "$kills"); do
   fi
   wait "$shell" && fail "kill $kill: exit 0 although a process was killed"
   for process in "${processes[@]}"; do
-    await_end "$process" || fail "kill $kill: worker $process is left"
+    await 10 has_ended "$process" || fail "kill $kill: worker $process is left"
   done
   [ -e killed.onnx ] && fail "kill $kill: a model was written"
   echo "kill $kill: $workers workers, $([ "$victim" = "$job" ] && echo coordinator || echo worker) at step $at or later$(
@@ -100,10 +79,7 @@ echo "$kills kills, $killed_in_write while a checkpoint was written"
 # ---- SIGTERM: the step ends, its state is saved, the model is written, exit code 11.
 expect whole 400
 expect longer 4000
-run stopped 4000 --checkpoint stopped --checkpoint-every 50 &
-shell=$!
-job=
-while [ -z "$job" ] && kill -0 "$shell" 2> /dev/null; do job=$(pgrep -P "$shell" | head -1); done
+start run stopped 4000 --checkpoint stopped --checkpoint-every 50
 await_step stopped 50 "$shell" false
 kill -TERM "$job"
 wait "$shell"
@@ -118,15 +94,11 @@ expect continued 4000 --checkpoint stopped --resume
 same continued longer
 
 # ---- SIGUSR1: saved between two steps, and the job goes on. SIGHUP: as SIGTERM.
-run asked 1000000 --checkpoint asked --checkpoint-every 1000 --keep 1000 &
-shell=$!
-job=
-while [ -z "$job" ] && kill -0 "$shell" 2> /dev/null; do job=$(pgrep -P "$shell" | head -1); done
+start run asked 1000000 --checkpoint asked --checkpoint-every 1000 --keep 1000
 await_step asked 1000 "$shell" false
 kill -USR1 "$job"
 odd() { compgen -G 'asked/step-*' | grep -v '000$'; }
-for _ in $(seq 100); do odd > /dev/null && break; sleep 0.05; done
-odd > /dev/null || fail "SIGUSR1 saved nothing: $(ls asked)"
+await 5 odd > /dev/null || fail "SIGUSR1 saved nothing: $(ls asked)"
 kill -HUP "$job"
 wait "$shell"
 code=$?
@@ -205,5 +177,4 @@ same evaluated whole
 expect until 400 --local 2 --parallel dp=2 --eval-every 20 --eval-data x=images.npy --eval-labels labels.npy --until 'loss<9'
 grep -q '^ended early, loss<9: it is ' until.log || fail "the rule did not end it: $(cat until.log)"
 
-[ "$failures" -eq 0 ] && echo "every resumed job gave what an undisturbed one gives"
-exit "$((failures > 0))"
+conclude "every resumed job gave what an undisturbed one gives"

@@ -6,13 +6,10 @@ set -uo pipefail
 runner=$PWD/$1
 swiglu=$PWD/$2
 other=$PWD/$3
-cd "$(mktemp -d)" || exit 1
-export HOME=$PWD  # where workers and jobs find their token
-trap 'rm -rf "$PWD"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+. tests/faults/job.sh
+own_folder
 
-# train NAME STEPS FLAGS... : metrics in NAME.csv, the model in NAME.onnx.
+# train NAME STEPS FLAGS... : metrics in NAME.csv, the model in NAME.onnx. It must end well.
 train() {
   local name=$1 steps=$2
   shift 2
@@ -36,16 +33,7 @@ sent_as_predicted() { # NAME RANKS
     END { exit !(rows == ranks && !bad) }' "$1.log" || fail "$1 sent other than predicted: $(cat "$1.log")"
 }
 
-# Pixels and labels as NPY files of bytes: 640 samples that depend on their number.
-npy() { # SHAPE BYTES
-  local header="{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
-  printf '\x93NUMPY\x01\x00\x76\x00'
-  printf '%-117s\n' "$header"
-  cat
-}
-awk 'BEGIN { for (i = 0; i < 640 * 784; i++) { s = (s * 1103515245 + 12345) % 2147483648
-             printf "%c", 1 + int(s / 65536) % 120 } }' | LC_ALL=C npy '(640, 28, 28)' > images.npy
-awk 'BEGIN { for (i = 0; i < 640; i++) printf "%c", 1 + (i * 7) % 9 }' | LC_ALL=C npy '(640,)' > labels.npy
+make_data 640
 
 "$runner" example mlp -o model.onnx > /dev/null 2>&1 || fail "example mlp"
 train one 10
@@ -297,5 +285,4 @@ train afterwards 10 --cluster flooded.yaml && same_losses afterwards alone
 kill "$flooded"
 wait "$flooded"
 
-[ "$failures" -eq 0 ] && echo "all jobs gave what one process gives"
-exit "$((failures > 0))"
+conclude "all jobs gave what one process gives"

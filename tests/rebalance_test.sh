@@ -6,17 +6,14 @@
 set -uo pipefail
 runner=$PWD/$1
 paced=$PWD/$2
-cd "$(mktemp -d)" || exit 1
-export HOME=$PWD  # where workers and jobs find their token
+. tests/faults/job.sh
 workers=()
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+own_folder stop_workers
 stop_workers() {
   [ ${#workers[@]} -gt 0 ] && kill "${workers[@]}" 2> /dev/null
   wait "${workers[@]}" 2> /dev/null
   workers=()
 }
-trap 'stop_workers; rm -rf "$PWD"' EXIT
 
 # worker NUMBER PACE : starts one that serves jobs; it listens on unix:NUMBER.
 worker() {
@@ -35,14 +32,7 @@ train() {
 rate() { awk -F, -v f="$2" -v l="$3" 'NR > 1 && $1 >= f && $1 < l { print $4 }' "$1.csv" | sort -g |
   awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
-npy() { # SHAPE BYTES
-  printf '\x93NUMPY\x01\x00\x76\x00'
-  printf '%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
-  cat
-}
-awk 'BEGIN { for (i = 0; i < 128 * 784; i++) { s = (s * 1103515245 + 12345) % 2147483648
-             printf "%c", 1 + int(s / 65536) % 120 } }' | LC_ALL=C npy '(128, 28, 28)' > images.npy
-awk 'BEGIN { for (i = 0; i < 128; i++) printf "%c", 1 + (i * 7) % 9 }' | LC_ALL=C npy '(128,)' > labels.npy
+make_data 128
 cat > cluster.yaml <<YAML
 hosts:
   - name: here
@@ -91,5 +81,4 @@ worker 1 "20 40 3"
 train named 18 --cluster cluster.yaml --parallel dp=2
 grep -q '^slow .*worker:1 .*; --rebalance would split the 8 micro-batches 6:2' named.log || fail "$(cat named.log)"
 
-[ "$failures" -eq 0 ] && echo passed
-exit "$failures"
+conclude "the slow worker was named, and its work moved"

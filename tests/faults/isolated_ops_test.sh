@@ -6,11 +6,8 @@ set -uo pipefail
 runner=$PWD/$1
 swiglu=$PWD/$2
 evil=$PWD/$3
-cd "$(mktemp -d)" || exit 1
-export HOME=$PWD  # where workers and jobs find their token
-trap 'rm -rf "$PWD"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+. tests/faults/job.sh
+own_folder
 
 # train NAME STEPS FLAGS... : the model in NAME.onnx, what was said in NAME.log.
 train() {
@@ -29,14 +26,7 @@ ends() {
     fail "$name does not name the node: $(tail -3 "$name.log")"
 }
 
-npy() { # SHAPE: bytes from standard input
-  printf '\x93NUMPY\x01\x00\x76\x00'
-  printf '%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': $1, }"
-  cat
-}
-awk 'BEGIN { for (i = 0; i < 640 * 784; i++) { s = (s * 1103515245 + 12345) % 2147483648
-             printf "%c", 1 + int(s / 65536) % 120 } }' | LC_ALL=C npy '(640, 28, 28)' > images.npy
-awk 'BEGIN { for (i = 0; i < 640; i++) printf "%c", 1 + (i * 7) % 9 }' | LC_ALL=C npy '(640,)' > labels.npy
+make_data 640
 "$runner" example swiglu -o model.onnx --op_library "$swiglu" > /dev/null 2>&1 || fail "example swiglu"
 "$runner" example swiglu -o apart.onnx --op_library "$swiglu" --isolate-ops > /dev/null 2>&1 || fail "example apart"
 cmp model.onnx apart.onnx || fail "the examples differ"
@@ -97,15 +87,11 @@ helper=$(pgrep -P "$worker")
 grep -q "^Seccomp:.*2$" "/proc/$helper/status" || fail "the helper has no filter: $(grep Secc "/proc/$helper/status")"
 kill -9 "$worker"
 wait "$worker" 2> /dev/null
-for _ in $(seq 100); do
-  kill -0 "$helper" 2> /dev/null || break
-  sleep 0.1
-done
-kill -0 "$helper" 2> /dev/null && fail "the helper outlives its worker"
+helper_has_ended() { ! kill -0 "$helper" 2> /dev/null; }
+await 10 helper_has_ended || fail "the helper outlives its worker"
 
 # Flags that make no sense.
 "$runner" check model.onnx --op_library "$swiglu" --op-timeout 3 > usage.log 2>&1 && fail "--op-timeout alone"
 grep -q "error: --op-timeout: .* add --isolate-ops" usage.log || fail "usage: $(cat usage.log)"
 
-[ "$failures" -eq 0 ] && echo passed
-exit "$((failures > 0))"
+conclude passed

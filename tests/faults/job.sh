@@ -52,12 +52,12 @@ train() {
   "${before_train[@]}" "$runner" train model.onnx --data x=images.npy --labels labels.npy --optimizer adam --lr 0.001 \
     --batch 48 --steps "$2" --strict --metrics "$1.csv" -o "$1.onnx" "${@:3}" > "$1.log" 2>&1
 }
-# start NAME STEPS FLAGS... : the same in the background: `job` is the process, and `wait $shell` gives its exit code.
+# start COMMAND... : a function such as train in the background. `job` is the program, `wait $shell` has its exit code.
 start() {
-  train "$@" &
+  "$@" &
   shell=$!
   await 20 has_started
-  job=$(pgrep -P "$shell")
+  job=$(pgrep -P "$shell" | head -1)
 }
 has_started() { pgrep -P "$shell" > /dev/null || ! kill -0 "$shell" 2> /dev/null; }
 # worker_ids : the processes of a job's own workers, in order.

@@ -37,7 +37,7 @@ strike() {
   at=$((10 + RANDOM % (steps - 100)))
   victim=$((1 + RANDOM % workers))
   rm -f $name.*
-  start $name $steps --local $workers --parallel dp=$workers
+  start train $name $steps --local $workers --parallel dp=$workers
   await 60 has_done $name "$at" || fail "seed $seed: step $at is not reached: $(tail -3 $name.log)"
   sleep "0.00$((RANDOM % 10))"
   left=$(worker_ids | sed "${victim}d")

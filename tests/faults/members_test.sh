@@ -17,7 +17,7 @@ make_data 480
 # begin NAME FLAGS... : starts a job in the background ($job) and waits until it has done some steps.
 begin() {
   name=$1
-  start "$name" $steps "${@:2}"
+  start train "$name" $steps "${@:2}"
   await 20 has_done "$name" 10
 }
 # says TEXT SECONDS : waits until the job has said it.
