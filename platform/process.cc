@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
@@ -32,6 +31,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "platform/child_start.h"
 #include "platform/file_descriptor.h"
 #include "platform/mutex.h"
 #include "platform/status_macros.h"
@@ -201,48 +201,20 @@ std::vector<std::string> MergedEnvironment(
   return entries;
 }
 
-// A null-terminated array of pointers into `strings`, as exec wants it.
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& text : strings) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // posix_spawn of `options` with these two outputs. Returns the child's id.
 absl::StatusOr<pid_t> Spawn(const ProcessOptions& options, const OutputEnds& output,
                             const OutputEnds& error) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  const absl::Cleanup destroy_actions = [&actions] { posix_spawn_file_actions_destroy(&actions); };
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  const auto connect = [&actions](const OutputEnds& ends, int stream) {
-    if (ends.child.valid()) posix_spawn_file_actions_adddup2(&actions, ends.child.get(), stream);
+  ChildStart start(options.own_process_group);
+  posix_spawn_file_actions_addopen(&start.files(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  const auto connect = [&start](const OutputEnds& ends, int stream) {
+    if (!ends.child.valid()) return;
+    posix_spawn_file_actions_adddup2(&start.files(), ends.child.get(), stream);
   };
   connect(output, STDOUT_FILENO);
   connect(error, STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  const absl::Cleanup destroy_attributes = [&attributes] { posix_spawnattr_destroy(&attributes); };
-  sigset_t signals;
-  sigemptyset(&signals);
-  posix_spawnattr_setsigmask(&attributes, &signals);
-  sigfillset(&signals);
-  posix_spawnattr_setsigdefault(&attributes, &signals);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  const int group = options.own_process_group ? POSIX_SPAWN_SETPGROUP : 0;
-  posix_spawnattr_setflags(
-      &attributes, static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group));
-
-  std::vector<std::string> arguments = options.arguments;
-  std::vector<std::string> environment = MergedEnvironment(options.environment);
-  pid_t id = -1;
-  const int failure = posix_spawn(&id, options.arguments[0].c_str(), &actions, &attributes,
-                                  Pointers(arguments).data(), Pointers(environment).data());
-  if (failure != 0) return SystemError(failure, "start", options.arguments[0]);
-  return id;
+  posix_spawn_file_actions_addclosefrom_np(&start.files(), STDERR_FILENO + 1);
+  return start.Spawn(options.arguments[0], options.arguments,
+                     MergedEnvironment(options.environment));
 }
 
 class SpawningLauncher final : public ProcessLauncher {

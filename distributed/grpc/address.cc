@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "distributed/keys/host_and_port.h"
 #include "platform/file_descriptor.h"
 #include "platform/system_error.h"
 
@@ -23,21 +24,6 @@ namespace {
 
 constexpr char kUnixPrefix[] = "unix:";
 constexpr size_t kLongestSocketPath = sizeof(sockaddr_un{}.sun_path) - 1;
-
-struct HostAndPort {
-  std::string host;
-  std::string port;
-};
-
-HostAndPort Split(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return {address, ""};
-  std::string host = address.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  return {host, address.substr(colon + 1)};
-}
 
 std::string SocketPath(const std::string& address) {
   return std::string(absl::StripPrefix(address, kUnixPrefix));
@@ -108,12 +94,12 @@ void RemoveSocket(const std::string& address) {
 
 bool IsLocalAddress(const std::string& address) {
   if (absl::StartsWith(address, kUnixPrefix)) return true;
-  const std::string host = Split(address).host;
+  const std::string host = SplitAddress(address).host;
   return host == "localhost" || host == "::1" || IsLoopbackNumber(host);
 }
 
 std::string HostOf(const std::string& address) {
-  return absl::StartsWith(address, kUnixPrefix) ? "" : Split(address).host;
+  return absl::StartsWith(address, kUnixPrefix) ? "" : SplitAddress(address).host;
 }
 
 std::string SocketPathOf(const std::string& address) {
@@ -122,7 +108,7 @@ std::string SocketPathOf(const std::string& address) {
 
 absl::Status CheckAddress(const std::string& address, bool network_allowed) {
   if (absl::StartsWith(address, kUnixPrefix)) return CheckSocketPath(address);
-  const HostAndPort parts = Split(address);
+  const HostAndPort parts = SplitAddress(address);
   int port = 0;
   if (parts.host.empty() || !absl::SimpleAtoi(parts.port, &port) || port < 0 || port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -140,7 +126,7 @@ absl::Status CheckAddress(const std::string& address, bool network_allowed) {
 
 absl::Status ProbeListen(const std::string& address) {
   if (absl::StartsWith(address, kUnixPrefix)) return ProbeSocketFile(address);
-  const HostAndPort parts = Split(address);
+  const HostAndPort parts = SplitAddress(address);
   addrinfo hints = {};
   hints.ai_flags = AI_PASSIVE;
   hints.ai_socktype = SOCK_STREAM;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "distributed/keys/certificate_store.h"
+#include "distributed/keys/host_and_port.h"
 #include "distributed/keys/openssl.h"
 #include "platform/file_descriptor.h"
 #include "platform/status_macros.h"
@@ -24,21 +25,6 @@ namespace {
 
 // The protocol by which gRPC's servers know their clients.
 constexpr unsigned char kHttp2[] = {2, 'h', '2'};
-
-struct HostAndService {
-  std::string host;
-  std::string service;
-};
-
-HostAndService SplitAddress(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return {address, ""};
-  std::string host = address.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  return {host, address.substr(colon + 1)};
-}
 
 // False at the deadline.
 bool AwaitSocket(int socket, short events, absl::Time deadline) {
@@ -57,11 +43,11 @@ absl::Status NobodyListens(const std::string& address) {
 }
 
 absl::StatusOr<FileDescriptor> ConnectTo(const std::string& address, absl::Time deadline) {
-  const HostAndService parts = SplitAddress(address);
+  const HostAndPort parts = SplitAddress(address);
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(parts.host.c_str(), parts.service.c_str(), &hints, &found) != 0) {
+  if (getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot resolve ", address));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);

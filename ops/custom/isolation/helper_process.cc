@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "ops/custom/isolation/op_helper.h"
+#include "platform/child_start.h"
 #include "platform/process.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
@@ -80,50 +80,21 @@ absl::StatusOr<FileDescriptor> Moved(int descriptor) {
   return moved;
 }
 
-std::vector<char*> PointersTo(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 absl::StatusOr<pid_t> SpawnHelper(const std::string& program, int channel, int image) {
   WEFT_ASSIGN_OR_RETURN(const FileDescriptor moved_channel, Moved(channel));
   WEFT_ASSIGN_OR_RETURN(const FileDescriptor moved_image, Moved(image));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  const absl::Cleanup destroy_actions = [&actions] { posix_spawn_file_actions_destroy(&actions); };
+  ChildStart start(/*own_process_group=*/true);  // Ctrl-C in a terminal is for the worker
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
+    posix_spawn_file_actions_addopen(&start.files(), stream, "/dev/null", O_RDWR, 0);
   }
-  posix_spawn_file_actions_adddup2(&actions, moved_channel.get(), kHelperChannel);
-  posix_spawn_file_actions_adddup2(&actions, moved_image.get(), kHelperImage);
-  posix_spawn_file_actions_addclosefrom_np(&actions, kHelperImage + 1);
-
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  const absl::Cleanup destroy_attributes = [&attributes] { posix_spawnattr_destroy(&attributes); };
-  sigset_t signals;
-  sigemptyset(&signals);
-  posix_spawnattr_setsigmask(&attributes, &signals);
-  sigfillset(&signals);
-  posix_spawnattr_setsigdefault(&attributes, &signals);
-  // A group of its own: Ctrl-C in a terminal is for the worker.
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(
-      &attributes,
-      static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP));
-
-  std::vector<std::string> arguments = {program, kOpHelperArgument,
-                                        absl::StrCat(CurrentProcessId())};
-  std::vector<std::string> environment = EnvironmentOfHelper();
-  pid_t id = -1;
-  int failure = 0;
+  posix_spawn_file_actions_adddup2(&start.files(), moved_channel.get(), kHelperChannel);
+  posix_spawn_file_actions_adddup2(&start.files(), moved_image.get(), kHelperImage);
+  posix_spawn_file_actions_addclosefrom_np(&start.files(), kHelperImage + 1);
+  absl::StatusOr<pid_t> id;
   StartingThread().Run([&] {
-    failure = posix_spawn(&id, program.c_str(), &actions, &attributes, PointersTo(arguments).data(),
-                          PointersTo(environment).data());
+    id = start.Spawn(program, {program, kOpHelperArgument, absl::StrCat(CurrentProcessId())},
+                     EnvironmentOfHelper(), "start the helper of an op library");
   });
-  if (failure != 0) return SystemError(failure, "start the helper of an op library", program);
   return id;
 }
 
