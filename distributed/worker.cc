@@ -25,6 +25,7 @@
 #include "executor/program/compile_step.h"
 #include "executor/program/step_program.h"
 #include "executor/variables/finite_watch.h"
+#include "executor/variables/owned_rows_watch.h"
 #include "executor/variables/variable_digest.h"
 #include "executor/variables/variable_store.h"
 #include "graph/step_inputs.h"
@@ -230,6 +231,7 @@ class RankWorker final : public Worker {
   std::unique_ptr<StepBarrier> barrier_;
   std::unique_ptr<VariableStore> variables_;
   std::unique_ptr<FiniteWatch> watch_;
+  std::unique_ptr<OwnedRowsWatch> owned_rows_;
   std::unique_ptr<CheckpointWriter> checkpoints_;                    // null: the job has none
   std::unique_ptr<SnapshotCopies> copies_;                           // likewise
   std::unique_ptr<Arena> arena_;                                     // of all programs
@@ -293,7 +295,17 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " has joined job ", membership.job_id, " already"));
   }
-  EndPrograms();
+  EndTransfers();
+  programs_.clear();
+  {
+    MutexLock lock(transport_mutex_);
+    collectives_.reset();
+  }
+  barrier_.reset();
+  communicator_.reset();
+  checkpoints_.reset();
+  watch_.reset();
+  owned_rows_.reset();
   membership_ = membership;
   epoch_ = std::max(epoch_, membership.epoch);
   record_.Join(/*keeps_reports=*/membership.commits || membership.job_digest != 0,
@@ -307,6 +319,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
     variables_ = std::make_unique<VariableStore>(*environment_.device);
   }
   watch_ = std::make_unique<FiniteWatch>(*environment_.clock, *variables_);
+  owned_rows_ = std::make_unique<OwnedRowsWatch>(*environment_.clock, *variables_);
   if (membership.checkpoints) {
     checkpoints_ = std::make_unique<CheckpointWriter>(CheckpointFiles(), *environment_.clock,
                                                       *variables_, membership.rank);
@@ -504,6 +517,7 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   const std::vector<std::string> changed = CheckpointedVariables(*program.partition);
   program.changes_variables = !changed.empty();
   WEFT_RETURN_IF_ERROR(watch_->Add(changed));
+  if (!HasDeviceMemory()) WEFT_RETURN_IF_ERROR(owned_rows_->Add(changed));
   if (checkpoints_ != nullptr) WEFT_RETURN_IF_ERROR(checkpoints_->Add(changed));
   if (copies_ != nullptr && program.partition->training) copies_->Add(*program.partition);
   WEFT_ASSIGN_OR_RETURN(program.input, OpenInput(data));
@@ -514,6 +528,7 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
   environment.input = program.input;
   environment.clock = environment_.clock;
   environment.arena = arena_.get();
+  environment.update_guard = owned_rows_.get();
   std::shared_ptr<NcclCollectives> collectives;
   {
     MutexLock lock(transport_mutex_);
@@ -782,7 +797,8 @@ absl::Status RankWorker::AfterCopy(int64_t step, const absl::Status& status) {
 
 absl::Status RankWorker::WatchVariables(const Program& program, int64_t step, int64_t nanoseconds) {
   if (!program.changes_variables) return absl::OkStatus();
-  const absl::Status status = watch_->AfterStep(nanoseconds);
+  absl::Status status = watch_->AfterStep(nanoseconds);
+  if (status.ok()) status = owned_rows_->AfterStep(step, nanoseconds);
   if (status.ok()) return status;
   failed_ = true;
   Log(LogLevel::kWarning, Name(), " ends after step ", step + 1, ": ", status.ToString());

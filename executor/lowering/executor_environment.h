@@ -11,6 +11,7 @@
 #include "executor/interfaces/device_collectives.h"
 #include "executor/interfaces/input_source.h"
 #include "executor/interfaces/step_commit.h"
+#include "executor/interfaces/update_guard.h"
 #include "executor/memory/arena.h"
 #include "executor/variables/variable_store.h"
 #include "ops/kernel.h"
@@ -56,6 +57,9 @@ struct ExecutorEnvironment {
   DeviceCollectives* device_collectives = nullptr;
   // Asked before a training step changes variables; null = nobody is (StepProgram::state).
   StepCommit* commit = nullptr;
+  // Called before a step updates variables, where the host reaches the device's memory; null =
+  // nobody is.
+  UpdateGuard* update_guard = nullptr;
 };
 
 }  // namespace weft

@@ -106,6 +106,9 @@ inline absl::Status CompiledStep::Execute(Instruction& instruction, Stream& stre
 absl::Status CompiledStep::RunActions(const StepOptions& options) {
   if (!host_accessible_) return RunPart(0, compute_.size(), options);
   WEFT_RETURN_IF_ERROR(RunPart(0, first_update_, options));
+  if (environment_.update_guard != nullptr) {
+    WEFT_RETURN_IF_ERROR(environment_.update_guard->BeforeUpdates(current_step_));
+  }
   const int64_t begin = environment_.clock->MonotonicNanos();
   const int64_t waited_before = waited_nanos_;
   absl::Status status = RunPart(first_update_, compute_.size(), options);

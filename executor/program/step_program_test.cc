@@ -107,6 +107,7 @@ class StepProgramTest : public ::testing::TestWithParam<int> {
                                     &source_,      &RealClock(),     nullptr,
                                     arena_};
     environment.commit = commit_;
+    environment.update_guard = guard_;
     auto program = CompileStep(partition, environment);
     if (program.ok()) program_ = *std::move(program);
     return program.status();
@@ -132,6 +133,7 @@ class StepProgramTest : public ::testing::TestWithParam<int> {
   CountingSource source_;
   Arena* arena_ = nullptr;  // null: each program has its own
   StepCommit* commit_ = nullptr;
+  UpdateGuard* guard_ = nullptr;
   std::unique_ptr<StepProgram> program_;
 };
 
@@ -268,6 +270,40 @@ TEST_P(StepProgramTest, StatisticsCountEveryCall) {
     if (node.node == "Scale") calls = node.calls;
   }
   EXPECT_EQ(calls, 8);
+}
+
+// Looks at w before it is updated, and lets it be updated or not.
+class LookingGuard final : public UpdateGuard {
+ public:
+  explicit LookingGuard(VariableStore& variables) : variables_(variables) {}
+  absl::Status BeforeUpdates(int64_t) override {
+    const auto read = variables_.Read("w");
+    EXPECT_TRUE(read.ok()) << read.status();
+    const std::span<const float> data = read->data<float>();
+    seen.emplace_back(data.begin(), data.end());
+    return answer;
+  }
+  absl::Status answer;
+  std::vector<std::vector<float>> seen;
+
+ private:
+  VariableStore& variables_;
+};
+
+TEST_P(StepProgramTest, AGuardSeesVariablesBeforeTheyAreUpdatedAndMayEndTheStep) {
+  if (!device_->info().host_accessible) GTEST_SKIP() << "steps of such a device have no guard";
+  LookingGuard guard(*variables_);
+  guard_ = &guard;
+  ASSERT_TRUE(Compile(SumPartition(4, false)).ok());
+  const std::vector<float> initial = Weights();
+  ASSERT_TRUE(RunStep().ok());
+  const std::vector<float> after = Weights();
+  EXPECT_NE(after, initial);
+  ASSERT_EQ(guard.seen.size(), 1U);
+  EXPECT_EQ(guard.seen[0], initial);
+  guard.answer = absl::DataLossError("flipped");
+  EXPECT_EQ(RunStep().status(), guard.answer);
+  EXPECT_EQ(Weights(), after);
 }
 
 // Agrees, or does not.

@@ -206,6 +206,7 @@ absl::Status VariableStore::WritePart(const std::string& name, int64_t offset,
                                       std::span<const std::byte> part) {
   WEFT_ASSIGN_OR_RETURN(Entry * entry, Use(name));
   WEFT_RETURN_IF_ERROR(CheckPart(name, entry->tensor, offset, part.size()));
+  ++writes_;
   auto* const target = static_cast<std::byte*>(entry->tensor.raw_data()) + offset;
   return Copy([&](Stream& stream) {
     return device_.CopyFromHost(stream, part.data(), target, part.size());

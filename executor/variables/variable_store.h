@@ -40,6 +40,8 @@ class VariableStore {
   absl::StatusOr<void*> DevicePointer(const std::string& name);
   const VariableShard* Find(const std::string& name) const;
   std::vector<std::string> names() const;
+  // Calls of Write and WritePart so far.
+  int64_t writes() const { return writes_; }
   // Of all variables, each rounded up to kAlignment; and of those that have memory by now.
   int64_t bytes() const;
   int64_t allocated_bytes() const;
@@ -59,6 +61,7 @@ class VariableStore {
 
   Device& device_;
   std::map<std::string, Entry> entries_;
+  int64_t writes_ = 0;
   std::unique_ptr<Stream> stream_;  // from the first copy on; ends before the memory
 };
 

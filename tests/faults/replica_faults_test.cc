@@ -1,9 +1,11 @@
 // A bit of a worker process flips in its memory while a job trains: the job names it, repairs it or
 // ends, and what is resumed comes to the bits of a job that was never disturbed.
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -144,11 +146,7 @@ class ReplicaFaultsTest : public ::testing::Test {
     CommandResult result;
     std::thread job([&] { result = RunProgram(command); });
     const absl::Time deadline = absl::Now() + absl::Seconds(120);
-    const auto rows = [&] {
-      const std::string text = TextOf(metrics);
-      return std::count(text.begin(), text.end(), '\n');
-    };
-    while (rows() < 150 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
+    while (RowsOf(metrics) < 150 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
     const std::vector<int> workers = Workers();
     if (rank < workers.size()) {
       flipped_ = workers[rank];
@@ -159,6 +157,10 @@ class ReplicaFaultsTest : public ::testing::Test {
     return result;
   }
 
+  static int64_t RowsOf(const std::string& metrics) {
+    const std::string text = TextOf(metrics);
+    return std::count(text.begin(), text.end(), '\n');
+  }
   // Of a model file.
   static Tensor BiasOf(const std::string& path) {
     const auto model = ImportModelFile(RealFileSystem(), path);
@@ -223,6 +225,52 @@ TEST_F(ReplicaFaultsTest, TwoWorkersStopAndResumeToTheSameBits) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.err, HasSubstr("resume step "));
   EXPECT_EQ(ReadTestFile(out), ReadTestFile(expected));
+}
+
+// With ZeRO a rank's rows have no copy, and go into the weights of all with the next update. The
+// features of rows 4 to 7 are zero, so that nothing changes these rows, and they are found. One
+// flips after the other, as one that strikes within an update is not seen.
+TEST_F(ReplicaFaultsTest, ABitInARanksOwnRowsEndsTheRunBeforeItSpreads) {
+  Tensor x = RandomTensor({kSamples, kFeatures}, 3);
+  auto* const features = static_cast<float*>(x.raw_data());
+  for (int64_t i = 0; i < kSamples * kFeatures; ++i) {
+    if (i % kFeatures >= 4) features[i] = 0;
+  }
+  x_ = WriteTestTensor("x.npy", x);
+  const std::string out = TestPath("out.onnx"), metrics = TestPath("m.csv");
+  std::filesystem::remove(out);
+  std::filesystem::remove(metrics);
+  Arguments command = Command(out, metrics, 2, 200000);
+  for (std::string& word : command) {
+    if (word == "dp=2") word = "dp=2,zero=3";
+  }
+  const Tensor w = RandomTensor({kFeatures, kClasses}, 2);
+  const std::string_view all(static_cast<const char*>(w.raw_data()), w.bytes());
+  const size_t row = w.bytes() / kFeatures;
+  CommandResult result;
+  std::atomic<bool> has_ended{false};
+  std::thread job([&] {
+    result = RunProgram(command);
+    has_ended = true;
+  });
+  const absl::Time deadline = absl::Now() + absl::Seconds(120);
+  while (RowsOf(metrics) < 150 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(2));
+  int flipped = 0;
+  for (size_t r = 4; r < kFeatures && !has_ended; ++r) {
+    for (const int worker : Workers()) {
+      flipped += std::max(0, FlipWhereFound(worker, all.substr(r * row, row)));
+    }
+    for (int i = 0; i < 100 && !has_ended; ++i) absl::SleepFor(absl::Milliseconds(10));
+  }
+  for (const int worker : Workers()) {
+    if (!has_ended) kill(worker, SIGKILL);  // the test has failed: it does not wait for the job
+  }
+  job.join();
+  ASSERT_GT(flipped, 0);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("worker:"), HasSubstr("of this rank's part of 'w'"),
+                                HasSubstr("have changed in memory between the update of step ")));
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST_F(ReplicaFaultsTest, ABadIntervalIsRefused) {
