@@ -119,7 +119,9 @@ std::string ReplicasText(const ReplicaCheckSummary& replicas) {
   if (replicas.divergences.empty()) return "";
   std::string text = absl::StrCat("replicas differed ", replicas.divergences.size(), " times:");
   for (const Divergence& divergence : replicas.divergences) {
-    absl::StrAppend(&text, " after step ", divergence.step, " (", divergence.action, ")");
+    absl::StrAppend(&text, " after step ", divergence.step, " (", divergence.action,
+                    divergence.fault.empty() ? "" : ", a ", divergence.fault,
+                    divergence.fault.empty() ? "" : " fault", ")");
   }
   return absl::StrCat(text, "\n");
 }
@@ -132,7 +134,8 @@ nlohmann::ordered_json ReplicasJson(const TrainingOutcome& outcome) {
                      {"equal_after_step", divergence.since},
                      {"workers", divergence.workers},
                      {"variables", divergence.variables},
-                     {"action", divergence.action}});
+                     {"action", divergence.action},
+                     {"fault", divergence.fault}});
   }
   const double part = outcome.seconds > 0 ? replicas.seconds / outcome.seconds : 0;
   return {{"variables", replicas.variables},

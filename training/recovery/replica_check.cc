@@ -92,10 +92,8 @@ ReplicaCheck::ReplicaCheck(const PreparedJob& job, int64_t first_step, ReplicaCh
 }
 
 int64_t ReplicaCheck::NextCall(int64_t step) const {
-  // One replica has nobody to be compared with, until there are more.
-  if (has_copies_ && copies_.empty() && mesh_ == job_.plan.mesh) {
-    return std::numeric_limits<int64_t>::max();
-  }
+  if (has_copies_ && copies_.empty()) return std::numeric_limits<int64_t>::max();
+  if (!repaired_.empty()) return step + 1;
   if (options_.every > 0) return (step / options_.every + 1) * options_.every;
   return std::max(next_, step + 1);
 }
@@ -158,10 +156,30 @@ absl::Status ReplicaCheck::Check(Coordinator& coordinator, int64_t step) {
     divergence.action = "read again";
     options_.say(absl::StrCat(Describe(coordinator, divergence, found),
                               "; read again they are equal: an error of reading that has passed"));
+    divergence.fault = "passing";
     summary_.divergences.push_back(std::move(divergence));
   }
+  TellPassed(coordinator, step, {});
   summary_.last_equal = step;
   return absl::OkStatus();
+}
+
+void ReplicaCheck::TellPassed(const Coordinator& coordinator, int64_t step,
+                              const std::vector<int>& wrong) {
+  for (const int rank : wrong) repaired_.erase(coordinator.clients()[static_cast<size_t>(rank)]);
+  std::vector<std::string> passed;
+  for (int rank = 0; rank < coordinator.size(); ++rank) {
+    if (!repaired_.contains(coordinator.clients()[static_cast<size_t>(rank)])) continue;
+    passed.push_back(coordinator.name(rank));
+  }
+  repaired_.clear();
+  if (passed.empty()) return;
+  for (Divergence& one : summary_.divergences) {
+    if (one.action == "repaired" && one.fault.empty()) one.fault = "passing";
+  }
+  options_.say(absl::StrCat(absl::StrJoin(passed, " and "), passed.size() > 1 ? " have" : " has",
+                            " equal bits after step ", step,
+                            ", the first since the repair: the fault has passed"));
 }
 
 std::string ReplicaCheck::Describe(const Coordinator& coordinator, const Divergence& divergence,
@@ -238,16 +256,26 @@ absl::Status ReplicaCheck::Handle(Coordinator& coordinator, int64_t step,
                absl::StrCat(text, "; no majority says which is right, so the run has ended"));
   }
   std::vector<int> lasting;
+  bool at_once = false;
   for (const int rank : WrongRanks(diverged)) {
-    if (++faults_[coordinator.clients()[static_cast<size_t>(rank)]] > 1) lasting.push_back(rank);
+    const WorkerClient* const worker = coordinator.clients()[static_cast<size_t>(rank)];
+    if (++faults_[worker] < 2) continue;
+    lasting.push_back(rank);
+    at_once = at_once || repaired_.contains(worker);
   }
+  TellPassed(coordinator, step, WrongRanks(diverged));
   if (!lasting.empty()) {
+    divergence.fault = "lasting";
+    if (at_once) summary_.divergences.back().fault = "lasting";
     return LeaveOutOrEnd(std::move(divergence), lasting,
-                         absl::StrCat(text, ", for the second time: a lasting fault"));
+                         absl::StrCat(text, ", for the second time",
+                                      at_once ? ", in the step after its repair" : "",
+                                      ": a lasting fault"));
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<DivergedCopies> left,
                         Repair(coordinator, suspects, diverged));
   if (!left.empty()) {
+    divergence.fault = "lasting";
     return LeaveOutOrEnd(
         std::move(divergence), WrongRanks(left),
         absl::StrCat(text, ", also after it was given the majority's: a lasting fault"));
@@ -256,6 +284,9 @@ absl::Status ReplicaCheck::Handle(Coordinator& coordinator, int64_t step,
                             "; it was given the majority's copy. Steps in between may have "
                             "used wrong bits"));
   divergence.action = "repaired";
+  for (const int rank : WrongRanks(diverged)) {
+    repaired_.insert(coordinator.clients()[static_cast<size_t>(rank)]);
+  }
   summary_.divergences.push_back(std::move(divergence));
   summary_.last_equal = step;
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ struct Divergence {
   std::vector<std::string> workers;
   std::vector<std::string> variables;
   std::string action;  // "repaired", "stopped", "ignored", "left out", or "read again": equal then
+  // "passing": the step after the repair came to equal bits; "lasting": it did not, the memory did
+  // not keep the repair, or it happened before in this run; "" where nothing tells.
+  std::string fault;
 };
 
 struct ReplicaCheckSummary {
@@ -60,10 +64,11 @@ struct ReplicaCheckSummary {
 
 // A hook of the loop: comes before hooks that read or save the state. Every replica adds the same
 // gradients and updates alike, so copies are equal bit for bit until memory, a link or a processor
-// errs. A difference is read twice: one that is gone was an error of reading. A worker whose memory
-// does not keep what it was repaired with, or that differs a second time, has a lasting fault: the
-// job goes on without it, or ends with DataLoss. That names workers, variables and the steps in
-// which it has happened. Borrows the job, whose plan may change. One thread calls it.
+// errs. A difference is read twice: one that is gone was an error of reading. After a repair the
+// very next step is compared, which computes from equal bits: equal ones again, the fault has
+// passed. A worker that differs then, whose memory does not keep what it was repaired with, or that
+// differs a second time later, has a lasting fault: the job goes on without it, or ends with
+// DataLoss. That names workers, variables and the steps in which it has happened. Borrows the job, whose plan may change. One thread calls it.
 class ReplicaCheck final : public LoopHook {
  public:
   // `first_step`: steps that a resumed run has done; copies are equal there, as they were loaded.
@@ -85,6 +90,8 @@ class ReplicaCheck final : public LoopHook {
   absl::StatusOr<std::vector<DivergedCopies>> Repair(Coordinator& coordinator,
                                                      const std::vector<VariableCopies>& suspects,
                                                      const std::vector<DivergedCopies>& diverged);
+  // Says of those of the repaired workers whose fault has passed that it has: all but `wrong`.
+  void TellPassed(const Coordinator& coordinator, int64_t step, const std::vector<int>& wrong);
   // The error that ends the run, or has it go on without `ranks`.
   absl::Status LeaveOutOrEnd(Divergence divergence, const std::vector<int>& ranks,
                              const std::string& text);
@@ -104,6 +111,7 @@ class ReplicaCheck final : public LoopHook {
   std::vector<VariableCopies> copies_;
   ReplicaCheckSummary summary_;
   std::map<const WorkerClient*, int> faults_;  // divergences by worker
+  std::set<const WorkerClient*> repaired_;     // by the newest check: the next step tells
   std::string told_;                           // the newest that was ignored
   int64_t last_step_;                          // of the newest check
   int64_t last_nanos_;                         // when it ended

@@ -270,7 +270,11 @@ TEST_F(ReplicaCheckTest, TheMajorityRepairsAnyVariableOfAnyReplica) {
       EXPECT_THAT(found.variables, ElementsAre(variable));
       EXPECT_THAT(found.workers, ElementsAre(HasSubstr(absl::StrCat("worker:", rank))));
       EXPECT_EQ(found.action, "repaired");
-      ASSERT_THAT(lines_, SizeIs(1));
+      EXPECT_EQ(found.fault, "passing");
+      ASSERT_THAT(lines_, SizeIs(2));
+      EXPECT_THAT(lines_[1], AllOf(HasSubstr(absl::StrCat("worker:", rank)),
+                                   HasSubstr("equal bits after step 12"),
+                                   HasSubstr("the fault has passed")));
       EXPECT_THAT(lines_[0],
                   AllOf(HasSubstr(absl::StrCat("in '", variable, "' than most replicas")),
                         HasSubstr("after step 11, and had equal ones after step 10")));
@@ -309,7 +313,7 @@ TEST_F(ReplicaCheckTest, AShardIsRepairedFromTheSameShardOfAnotherReplica) {
     ASSERT_THAT(summary_.divergences, SizeIs(1));
     EXPECT_THAT(summary_.divergences[0].workers,
                 ElementsAre(HasSubstr(absl::StrCat("worker:", rank))));
-    ASSERT_THAT(lines_, SizeIs(1));
+    ASSERT_THAT(lines_, SizeIs(2));
     const int right = rank == 0 ? 2 : rank % 2;  // the first other one of the same shard
     EXPECT_THAT(lines_[0], HasSubstr(absl::StrCat("such as worker:", right)));
   }
@@ -376,7 +380,8 @@ TEST_F(ReplicaCheckTest, StopAndIgnoreDoAsTheySay) {
   EXPECT_LT(lines_.size(), summary_.divergences.size()) << "once for the same finding";
 }
 
-// Compared every ten steps, a flip after 11 steps is found after 20.
+// Compared every ten steps, a flip after 11 steps is found after 20. The step after the repair is
+// compared, too.
 TEST_F(ReplicaCheckTest, TheStepsInBetweenAreNamed) {
   options_.every = 10;
   Start({.data = 3});
@@ -386,7 +391,8 @@ TEST_F(ReplicaCheckTest, TheStepsInBetweenAreNamed) {
   ASSERT_THAT(summary_.divergences, SizeIs(1));
   EXPECT_EQ(summary_.divergences[0].since, 10);
   EXPECT_EQ(summary_.divergences[0].step, 20);
-  EXPECT_EQ(summary_.checks, 3);
+  EXPECT_EQ(summary_.divergences[0].fault, "passing");
+  EXPECT_EQ(summary_.checks, 4) << "10, 20, 21, 30";
 }
 
 // The last steps are compared, too, before the result is read.
@@ -399,7 +405,8 @@ TEST_F(ReplicaCheckTest, TheEndOfARunIsCompared) {
   });
   ExpectEqual(expected, Run(&flip));
   EXPECT_EQ(summary_.checks, 1);
-  EXPECT_THAT(summary_.divergences, SizeIs(1));
+  ASSERT_THAT(summary_.divergences, SizeIs(1));
+  EXPECT_EQ(summary_.divergences[0].fault, "") << "no step came after it";
 }
 
 TEST_F(ReplicaCheckTest, AWrongReadingIsToldFromWrongMemory) {
@@ -428,6 +435,8 @@ TEST_F(ReplicaCheckTest, ALastingFaultEndsAJobThatCannotGoOnWithoutTheWorker) {
                     HasSubstr("for the second time: a lasting fault")));
   ASSERT_THAT(summary_.divergences, SizeIs(2));
   EXPECT_EQ(summary_.divergences[0].action, "repaired");
+  EXPECT_EQ(summary_.divergences[0].fault, "passing") << "it has come back later";
+  EXPECT_EQ(summary_.divergences[1].fault, "lasting");
 
   Start({.data = 3});
   workers_[1]->ForgetWhatIsWritten();
@@ -438,6 +447,25 @@ TEST_F(ReplicaCheckTest, ALastingFaultEndsAJobThatCannotGoOnWithoutTheWorker) {
               HasSubstr("also after it was given the majority's: a lasting fault"));
 }
 
+// A processor that errs does so in the next step, too, whatever bits it begins with. That is looked
+// at at once, however seldom replicas are compared.
+TEST_F(ReplicaCheckTest, TheStepAfterARepairTellsALastingFault) {
+  options_.every = 10;
+  Start({.data = 3});
+  At each_step({20, 21}, [](Coordinator& coordinator, int64_t) {
+    return FlipBit(*coordinator.clients()[1], "v");
+  });
+  const auto result = Run(&each_step);
+  EXPECT_TRUE(absl::IsDataLoss(result.status())) << result.status();
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(HasSubstr("worker:1"), HasSubstr("after step 21"),
+                    HasSubstr("for the second time, in the step after its repair: a lasting")));
+  ASSERT_THAT(summary_.divergences, SizeIs(2));
+  EXPECT_EQ(summary_.divergences[0].action, "repaired");
+  EXPECT_EQ(summary_.divergences[0].fault, "lasting");
+  EXPECT_EQ(summary_.divergences[1].fault, "lasting");
+}
+
 // Two different workers, each once, are two accidents.
 TEST_F(ReplicaCheckTest, OneFaultOfEachIsNoLastingFault) {
   const auto expected = Undisturbed({.data = 4});
@@ -446,7 +474,21 @@ TEST_F(ReplicaCheckTest, OneFaultOfEachIsNoLastingFault) {
     return FlipBit(*coordinator.clients()[step == 5 ? 2 : 3], "w");
   });
   ExpectEqual(expected, Run(&two));
-  EXPECT_THAT(summary_.divergences, SizeIs(2));
+  ASSERT_THAT(summary_.divergences, SizeIs(2));
+  for (const Divergence& one : summary_.divergences) EXPECT_EQ(one.fault, "passing");
+}
+
+// Also where the second comes in the step after the first one's repair.
+TEST_F(ReplicaCheckTest, TheNextWorkersFaultIsNotTheLastOnes) {
+  const auto expected = Undisturbed({.data = 4});
+  Start({.data = 4});
+  At two({5, 6}, [](Coordinator& coordinator, int64_t step) {
+    return FlipBit(*coordinator.clients()[step == 5 ? 2 : 3], "w");
+  });
+  ExpectEqual(expected, Run(&two));
+  ASSERT_THAT(summary_.divergences, SizeIs(2));
+  for (const Divergence& one : summary_.divergences) EXPECT_EQ(one.fault, "passing");
+  EXPECT_THAT(lines_, SizeIs(4)) << "two repairs, each passed";
 }
 
 // A strict job has the same bits on three workers as on four.
@@ -466,8 +508,8 @@ TEST_F(ReplicaCheckTest, AJobGoesOnWithoutAWorkerOfALastingFault) {
   EXPECT_EQ(summary_.last_equal, kSteps);
   ASSERT_THAT(summary_.divergences, SizeIs(2));
   EXPECT_EQ(summary_.divergences[1].action, "left out");
-  ASSERT_THAT(lines_, SizeIs(2));
-  EXPECT_THAT(lines_[1], AllOf(HasSubstr("worker:2"), HasSubstr("lasting fault"),
+  ASSERT_THAT(lines_, SizeIs(3));
+  EXPECT_THAT(lines_[2], AllOf(HasSubstr("worker:2"), HasSubstr("lasting fault"),
                                HasSubstr("3 of 4 workers go on as dp=3")));
 }
 
