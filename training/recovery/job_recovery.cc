@@ -159,13 +159,13 @@ std::set<int> JobRecovery::OfBrokenPairs(const Coordinator& coordinator) {
   std::set<int> out;
   while (!pairs.empty()) {
     int goes = -1;
-    size_t most = 0;
+    size_t max_lost = 0;
     for (const auto& [one, other] : pairs) {
       for (const int rank : {one, other}) {
         const size_t lost = apart_[members_.PlaceNow(coordinator, rank)].size();
-        if (lost < most || (lost == most && rank <= goes)) continue;
+        if (lost < max_lost || (lost == max_lost && rank <= goes)) continue;
         goes = rank;
-        most = lost;
+        max_lost = lost;
       }
     }
     out.insert(goes);
