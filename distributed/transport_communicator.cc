@@ -170,11 +170,10 @@ absl::Status TransportCommunicator::WaitError(const absl::Status& status, Direct
       waited, sends ? " to" : " from", " rank ", peer.value, " (step ", key.step,
       key.micro_batch >= 0 ? absl::StrCat(", micro-batch ", key.micro_batch) : "", ")");
   if (absl::IsUnavailable(status)) {
-    return WithLostPeer(
-        WithWaitInfo(
-            absl::UnavailableError(absl::StrCat(status.message(), "; under way was ", under_way)),
-            note),
-        peer);
+    return WithLostPeer(WithWaitInfo(absl::UnavailableError(absl::StrCat(
+                                         status.message(), "; under way was ", under_way)),
+                                     note),
+                        peer);
   }
   if (!absl::IsDeadlineExceeded(status)) return WithWaitInfo(status, note);
   return WithWaitInfo(

@@ -297,8 +297,8 @@ TEST_F(Qlora, AnExportOfAJobWithoutAdaptersTakesNone) {
   const std::string saved = TestPath("saved"), file = TestPath("a.safetensors");
   std::filesystem::remove_all(saved);
   Train({"--lora", "rank=2", "--steps", "1", "--checkpoint", saved, "--adapters-out", file});
-  const CommandResult result = RunCommand({"ckpt", "export", saved, model_, "--adapters-in", file,
-                                           "-o", TestPath("exported.onnx")});
+  const CommandResult result = RunCommand(
+      {"ckpt", "export", saved, model_, "--adapters-in", file, "-o", TestPath("exported.onnx")});
   EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kUsage)) << result.out;
   EXPECT_THAT(result.err, HasSubstr("began with no adapters"));
 }

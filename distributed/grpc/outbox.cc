@@ -189,8 +189,7 @@ void Outbox::OnAnswered(bool ok) {
   MutexLock lock(mutex_);
   if (!ok) return call_->Finish(&end_, finished_.Tag());
   if (std::exchange(awaits_answer_, false)) {
-    part_size_.Came(asked_bytes_,
-                    absl::Nanoseconds(RealClock().MonotonicNanos() - asked_nanos_));
+    part_size_.Came(asked_bytes_, absl::Nanoseconds(RealClock().MonotonicNanos() - asked_nanos_));
   }
   call_->Read(&answer_, answered_.Tag());
   Pump();

@@ -85,7 +85,7 @@ class WorkerLease {
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // the stream
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
-  int unanswered_ ABSL_GUARDED_BY(mutex_) = 0;                        // questions, in a row
+  int unanswered_ ABSL_GUARDED_BY(mutex_) = 0;                         // questions, in a row
   absl::Time heard_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // the newest answer
   absl::Duration late_ ABSL_GUARDED_BY(mutex_);  // by so much were questions since then too late
   absl::Time beat_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // when the worker was asked

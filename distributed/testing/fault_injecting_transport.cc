@@ -23,11 +23,13 @@ std::multimap<int64_t, TransportFault> ByMessage(const std::vector<TransportFaul
 }  // namespace
 
 absl::StatusOr<std::vector<TransportFault>> ParseTransportFaults(const std::string& text) {
-  static const std::map<std::string, Kind> kKinds = {
-      {"drop", Kind::kDrop},           {"delay", Kind::kDelay},
-      {"duplicate", Kind::kDuplicate}, {"truncate", Kind::kTruncate},
-      {"stale_job", Kind::kStaleJob},  {"lose_peer", Kind::kLosePeer},
-      {"withhold_credit", Kind::kWithholdCredit}};
+  static const std::map<std::string, Kind> kKinds = {{"drop", Kind::kDrop},
+                                                     {"delay", Kind::kDelay},
+                                                     {"duplicate", Kind::kDuplicate},
+                                                     {"truncate", Kind::kTruncate},
+                                                     {"stale_job", Kind::kStaleJob},
+                                                     {"lose_peer", Kind::kLosePeer},
+                                                     {"withhold_credit", Kind::kWithholdCredit}};
   std::vector<TransportFault> faults;
   for (const absl::string_view entry : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     const std::vector<std::string> parts = absl::StrSplit(entry, absl::ByAnyChar("@+"));

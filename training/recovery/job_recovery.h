@@ -4,8 +4,8 @@
 #define WEFT_TRAINING_RECOVERY_JOB_RECOVERY_H_
 
 #include <cstdint>
-#include <map>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>

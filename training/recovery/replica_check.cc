@@ -267,10 +267,10 @@ absl::Status ReplicaCheck::Handle(Coordinator& coordinator, int64_t step,
   if (!lasting.empty()) {
     divergence.fault = "lasting";
     if (at_once) summary_.divergences.back().fault = "lasting";
-    return LeaveOutOrEnd(std::move(divergence), lasting,
-                         absl::StrCat(text, ", for the second time",
-                                      at_once ? ", in the step after its repair" : "",
-                                      ": a lasting fault"));
+    return LeaveOutOrEnd(
+        std::move(divergence), lasting,
+        absl::StrCat(text, ", for the second time", at_once ? ", in the step after its repair" : "",
+                     ": a lasting fault"));
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<DivergedCopies> left,
                         Repair(coordinator, suspects, diverged));

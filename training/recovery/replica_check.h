@@ -68,7 +68,8 @@ struct ReplicaCheckSummary {
 // very next step is compared, which computes from equal bits: equal ones again, the fault has
 // passed. A worker that differs then, whose memory does not keep what it was repaired with, or that
 // differs a second time later, has a lasting fault: the job goes on without it, or ends with
-// DataLoss. That names workers, variables and the steps in which it has happened. Borrows the job, whose plan may change. One thread calls it.
+// DataLoss. That names workers, variables and the steps in which it has happened. Borrows the job,
+// whose plan may change. One thread calls it.
 class ReplicaCheck final : public LoopHook {
  public:
   // `first_step`: steps that a resumed run has done; copies are equal there, as they were loaded.

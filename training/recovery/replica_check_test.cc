@@ -272,9 +272,9 @@ TEST_F(ReplicaCheckTest, TheMajorityRepairsAnyVariableOfAnyReplica) {
       EXPECT_EQ(found.action, "repaired");
       EXPECT_EQ(found.fault, "passing");
       ASSERT_THAT(lines_, SizeIs(2));
-      EXPECT_THAT(lines_[1], AllOf(HasSubstr(absl::StrCat("worker:", rank)),
-                                   HasSubstr("equal bits after step 12"),
-                                   HasSubstr("the fault has passed")));
+      EXPECT_THAT(lines_[1],
+                  AllOf(HasSubstr(absl::StrCat("worker:", rank)),
+                        HasSubstr("equal bits after step 12"), HasSubstr("the fault has passed")));
       EXPECT_THAT(lines_[0],
                   AllOf(HasSubstr(absl::StrCat("in '", variable, "' than most replicas")),
                         HasSubstr("after step 11, and had equal ones after step 10")));
