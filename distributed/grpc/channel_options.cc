@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kKeepaliveMilliseconds = 1000;
 // Longer than what goes before the question on a slow link takes: parts that nobody has answered
-// yet (PartSize). It is TCP_USER_TIMEOUT, too: with 2 s, two of eight runs over a link that loses 5
-// % of its packets lost a worker.
+// yet (PartSize). It is TCP_USER_TIMEOUT, too: with 2 s, two of eight runs over a link that loses
+// 5 % of its packets lost a worker.
 constexpr int kKeepaliveTimeoutMilliseconds = 3000;
 // A coordinator has its lease, one call and an Abort on a connection; a peer has one stream.
 constexpr int kMaxStreams = 16;
