@@ -126,7 +126,7 @@ between_two() { # both still talk to the job: the higher rank is left out
   says between "^lost  .*have lost each other, though both answer" || fail "between: $(grep '^lost' between.log)"
   mend between
 }
-two_in_two() { # where the job is not to go on, the two are named
+between_stops() { # where the job is not to go on, the two are named
   begin apart 100000 --on-loss stop
   local since=${EPOCHREALTIME/./}
   cut_from alpha beta && cut_from beta alpha
@@ -169,7 +169,7 @@ one_megabit() { # values, programs and gradients go in parts that are answered, 
 }
 
 cases=("${@:2}")
-[ ${#cases[@]} -gt 0 ] || cases=(both_ways its_words its_ears half_open stop between_two two_in_two reset brief loss one_megabit)
+[ ${#cases[@]} -gt 0 ] || cases=(both_ways its_words its_ears half_open stop between_two between_stops reset brief loss one_megabit)
 for one in "${cases[@]}"; do
   began=${EPOCHREALTIME/./}
   before=$failures
