@@ -16,7 +16,8 @@ std::string SeenWith(const std::vector<std::string>& settings) {
   std::vector<std::string> arguments = {"/usr/bin/env", "-u", "OMP_WAIT_POLICY", "-u",
                                         "GOMP_SPINCOUNT"};
   arguments.insert(arguments.end(), settings.begin(), settings.end());
-  for (const char* argument : {"platform/process_test_child", "openmp-wait", "last argument"}) {
+  for (const char* argument :
+       {"platform/testing/process_test_child", "openmp-wait", "last argument"}) {
     arguments.push_back(argument);
   }
   ProcessOptions options = {.arguments = arguments,

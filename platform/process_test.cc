@@ -25,7 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kChild[] = "platform/process_test_child";
+constexpr char kChild[] = "platform/testing/process_test_child";
 
 // Long enough for any machine; a test that reaches it fails.
 absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
