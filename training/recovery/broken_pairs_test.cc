@@ -1,5 +1,7 @@
 // Jobs whose workers lose each other, though all of them answer the coordinator: one of the two
 // goes, and the others come to the bits of a run that nobody has disturbed.
+#include "training/recovery/broken_pairs.h"
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -158,6 +160,27 @@ class BrokenPairsTest : public ::testing::Test {
   std::vector<std::string> lines_;
   std::map<std::string, Tensor> expected_;
 };
+
+int SamePlace(int rank) { return rank; }
+
+TEST(BrokenPairsRuleTest, OfTwoAlikeTheHigherRankGoes) {
+  EXPECT_THAT(BrokenPairs().Choose({}, SamePlace), IsEmpty());
+  EXPECT_THAT(BrokenPairs().Choose({{0, 1}}, SamePlace), ElementsAre(1));
+  EXPECT_THAT(BrokenPairs().Choose({{1, 0}}, SamePlace), ElementsAre(1));
+  EXPECT_THAT(BrokenPairs().Choose({{0, 1}, {1, 0}}, SamePlace), ElementsAre(1));
+  // Two pairs with nobody in common.
+  EXPECT_THAT(BrokenPairs().Choose({{3, 0}, {1, 2}}, SamePlace), ElementsAre(2, 3));
+}
+
+TEST(BrokenPairsRuleTest, WhoIsInMorePairsGoesAloneAndAtAnyTime) {
+  EXPECT_THAT(BrokenPairs().Choose({{0, 1}, {0, 2}, {3, 0}}, SamePlace), ElementsAre(0));
+  EXPECT_THAT(BrokenPairs().Choose({{3, 0}, {0, 2}, {0, 1}}, SamePlace), ElementsAre(0));
+  // One after the other; rank 3 has become rank 2 when 2 had gone.
+  BrokenPairs pairs;
+  EXPECT_THAT(pairs.Choose({{0, 2}}, SamePlace), ElementsAre(2));
+  EXPECT_THAT(pairs.Choose({{2, 0}}, [](int rank) { return rank < 2 ? rank : rank + 1; }),
+              ElementsAre(0));
+}
 
 // Whichever of the two notices it first.
 TEST_F(BrokenPairsTest, TheHigherOfTwoGoesWhoeverTellsOfIt) {

@@ -126,7 +126,7 @@ void JobMembers::Leave(const Coordinator& coordinator, const std::vector<int>& r
   }
 }
 
-void JobMembers::Refuse(const Coordinator& coordinator, const std::vector<int>& ranks) {
+void JobMembers::Refuse(const Coordinator& coordinator, const std::set<int>& ranks) {
   Begin(coordinator);
   for (const int rank : ranks) refused_.insert(PlaceOf(rank));
 }

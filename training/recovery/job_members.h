@@ -88,7 +88,7 @@ class JobMembers {
   void Leave(const Coordinator& coordinator, const std::vector<int>& ranks);
   // These ranks, which are to be lost, are not wanted back: what was wrong with them would be so
   // again.
-  void Refuse(const Coordinator& coordinator, const std::vector<int>& ranks);
+  void Refuse(const Coordinator& coordinator, const std::set<int>& ranks);
   // The place that a rank of now has.
   int PlaceNow(const Coordinator& coordinator, int rank) {
     Begin(coordinator);

@@ -111,12 +111,6 @@ absl::StatusOr<WentOn> JobRecovery::GoOn(Coordinator& coordinator, const absl::S
   std::vector<std::string> lost;
   for (const int rank : outcome.out) lost.push_back(names[static_cast<size_t>(rank)]);
   const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
-  const std::string why =
-      are_apart_ ? absl::StrCat(absl::StrJoin(lost, ", "),
-                                ": left out, as it and another have lost each other, though both "
-                                "answer: ",
-                                WithoutWaits(known))
-                 : CauseOf(known, lost);
   const std::string come =
       record.come.empty()
           ? ""
@@ -131,15 +125,9 @@ absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int6
                                                   std::vector<int>& out) {
   WEFT_ASSIGN_OR_RETURN(SettledStep settled,
                         SettleStep(coordinator.clients(), coordinator.runs(), reported));
-  std::set<int> unwanted = std::exchange(left_out_, {});
-  const bool all_answer = static_cast<int>(settled.left.size()) == coordinator.size();
-  are_apart_ = false;
-  if (all_answer && unwanted.empty()) {
-    unwanted = OfBrokenPairs(coordinator);
-    are_apart_ = !unwanted.empty();
-  }
-  members_.Refuse(coordinator, {unwanted.begin(), unwanted.end()});
-  std::erase_if(settled.left, [&](int rank) { return unwanted.contains(rank); });
+  LeaveOutWhoIsApart(coordinator, settled.left);
+  const std::set<int> left_out = std::exchange(left_out_, {});
+  std::erase_if(settled.left, [&](int rank) { return left_out.contains(rank); });
   if (static_cast<int>(settled.left.size()) == coordinator.size()) return settled;
   out = Others(coordinator.size(), settled.left);
   members_.Lose(coordinator, out);
@@ -148,31 +136,22 @@ absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int6
   return absl::OkStatus();
 }
 
-std::set<int> JobRecovery::OfBrokenPairs(const Coordinator& coordinator) {
-  std::vector<std::pair<int, int>> pairs = coordinator.lost_peers();
-  for (const auto& [one, other] : pairs) {
-    const int place = members_.PlaceNow(coordinator, one);
-    const int other_place = members_.PlaceNow(coordinator, other);
-    apart_[place].insert(other_place);
-    apart_[other_place].insert(place);
+void JobRecovery::LeaveOutWhoIsApart(const Coordinator& coordinator, const std::vector<int>& left) {
+  are_apart_ = false;
+  if (static_cast<int>(left.size()) == coordinator.size() && left_out_.empty()) {
+    left_out_ = pairs_.Choose(coordinator.lost_peers(),
+                              [&](int rank) { return members_.PlaceNow(coordinator, rank); });
+    are_apart_ = !left_out_.empty();
   }
-  std::set<int> out;
-  while (!pairs.empty()) {
-    int goes = -1;
-    size_t max_lost = 0;
-    for (const auto& [one, other] : pairs) {
-      for (const int rank : {one, other}) {
-        const size_t lost = apart_[members_.PlaceNow(coordinator, rank)].size();
-        if (lost < max_lost || (lost == max_lost && rank <= goes)) continue;
-        goes = rank;
-        max_lost = lost;
-      }
-    }
-    out.insert(goes);
-    std::erase_if(pairs,
-                  [goes](const auto& pair) { return pair.first == goes || pair.second == goes; });
-  }
-  return out;
+  members_.Refuse(coordinator, left_out_);
+}
+
+std::string JobRecovery::WhyOut(const absl::Status& loss,
+                                const std::vector<std::string>& out) const {
+  if (!are_apart_) return CauseOf(loss, out);
+  return absl::StrCat(absl::StrJoin(out, ", "),
+                      ": left out, as it and another have lost each other, though both answer: ",
+                      WithoutWaits(loss));
 }
 
 bool JobRecovery::wants_change(const Coordinator& coordinator) {

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,13 +16,13 @@
 #include "distributed/settle_step.h"
 #include "training/job/job.h"
 #include "training/job/trainer.h"
+#include "training/recovery/broken_pairs.h"
 #include "training/recovery/job_members.h"
 
 namespace weft {
 
-// Where all workers answer and some have lost each other, one of each pair goes: the one that is in
-// more such pairs of this job, of two alike the higher rank. It does not come back, so no pair ends
-// the job's steps twice.
+// Where all workers answer and some have lost each other, one of each pair goes, for good
+// (BrokenPairs): so no pair ends the job's steps twice.
 //
 // Changes the job in place: plan, programs. Borrows it and all that the options capture. One thread
 // calls it.
@@ -55,9 +54,11 @@ class JobRecovery final : public LossHandler {
  private:
   absl::StatusOr<SettledStep> GoOnOnce(Coordinator& coordinator, int64_t reported,
                                        std::vector<int>& out);
-  // Of all ranks that have lost each other and answer (Coordinator::lost_peers), those to go on
-  // without: one of each pair.
-  std::set<int> OfBrokenPairs(const Coordinator& coordinator);
+  // Where all ranks answer, those of `left`, the next GoOn goes on without one of each pair that
+  // have lost each other. Nobody is wanted for who is left out, for that or for LeaveOut.
+  void LeaveOutWhoIsApart(const Coordinator& coordinator, const std::vector<int>& left);
+  // Why these workers are out, for people.
+  std::string WhyOut(const absl::Status& loss, const std::vector<std::string>& out) const;
 
   PreparedJob& job_;
   const JobRecoveryOptions options_;
@@ -66,8 +67,7 @@ class JobRecovery final : public LossHandler {
   int64_t losses_ = 0;
   std::vector<RecoveryRecord> records_;
   std::set<int> left_out_;
-  // Whom each place has lost so far, or who has lost it, though both answered.
-  std::map<int, std::set<int>> apart_;
+  BrokenPairs pairs_;
   bool are_apart_ = false;  // it is for this that the newest GoOn goes on without somebody
 };
 
