@@ -111,13 +111,13 @@ class Coordinator {
   const std::vector<WorkerClient*>& clients() const { return clients_; }
   // Calls of RunSteps since the workers joined.
   int64_t runs() const { return runs_; }
-  // Of the newest call of all workers, where it has ended with an error: who has lost which other
-  // rank, as the errors say; both are of the job. Ascending.
-  const std::vector<std::pair<int, int>>& lost_peers() const { return lost_peers_; }
   // Whether the workers agree on each step (JobMembership::commits).
   bool commits() const { return membership_.commits; }
   // "worker:1 (unix:/..., pid 4711)"
   std::string name(int rank) const { return clients_[rank]->name(); }
+  // Of the newest call of all workers, where it has ended with an error: who has lost which other
+  // rank, as the errors say; both are of the job. Ascending.
+  const std::vector<std::pair<int, int>>& lost_peers() const { return lost_peers_; }
 
  private:
   // Calls `call(i)` for every worker, each in a thread of its own. `doing` is for the log: what a

@@ -305,7 +305,6 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   communicator_.reset();
   checkpoints_.reset();
   watch_.reset();
-  owned_rows_.reset();
   membership_ = membership;
   epoch_ = std::max(epoch_, membership.epoch);
   record_.Join(/*keeps_reports=*/membership.commits || membership.job_digest != 0,
