@@ -5,7 +5,7 @@
 set -uo pipefail
 runner=$1
 case $1 in /*) ;; *) runner=$PWD/$1 ;; esac
-readonly steps=600
+steps=600 whole=whole
 . tests/faults/job.sh
 workers=()
 own_folder end_workers
@@ -17,7 +17,7 @@ make_data 480
 # begin NAME FLAGS... : starts a job in the background ($job) and waits until it has done some steps.
 begin() {
   name=$1
-  start train "$name" $steps "${@:2}"
+  start train "$name" "$steps" "${@:2}"
   await 20 has_done "$name" 10
 }
 # says TEXT SECONDS : waits until the job has said it.
@@ -27,12 +27,14 @@ undisturbed() {
   wait "$shell"
   local code=$?
   [ "$code" -eq 0 ] || fail "$name: exit $code: $(tail -3 "$name.log")"
-  same "$name" whole
+  same "$name" "$whole"
 }
 # stay PIDS : these processes are still workers of the job.
 stay() { [ -z "$(comm -23 <(sort <<< "$1") <(worker_ids | sort))" ] || fail "$name: survivors are others"; }
 
-train whole $steps || fail "whole: $(tail -3 whole.log)"
+# A run that nobody disturbs.
+run_whole() { train "$whole" "$steps" || fail "$whole: $(tail -3 "$whole.log")"; }
+run_whole
 
 # A new process takes the place of a killed one, and the others wait for it.
 begin replaced --local 3 --parallel dp=3 --on-loss wait
