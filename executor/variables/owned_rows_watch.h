@@ -23,7 +23,8 @@ namespace weft {
 //
 // It takes at most a hundredth of the time of the steps. Where all rows do not fit into that, it
 // goes round them, a part after each step. What happens from the end of the last backward pass to
-// the end of the step, and in the memory of devices that the host does not reach, it does not see. Writes through the store are no faults.
+// the end of the step, and in the memory of devices that the host does not reach, it does not see.
+// Writes through the store are no faults.
 //
 // Borrows what it is given; they outlive it. One thread at a time calls it.
 class OwnedRowsWatch final : public UpdateGuard {
