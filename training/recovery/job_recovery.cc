@@ -116,8 +116,8 @@ absl::StatusOr<WentOn> JobRecovery::GoOn(Coordinator& coordinator, const absl::S
           ? ""
           : absl::StrCat(" with ", absl::StrJoin(members_.come(), ", "), " in its place");
   options_.say(absl::StrFormat(
-      "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated", why,
-      coordinator.size(), before, job_.plan.mesh.ToString(), come, seconds));
+      "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated",
+      WhyOut(known, lost), coordinator.size(), before, job_.plan.mesh.ToString(), come, seconds));
   return settled;
 }
 
