@@ -107,7 +107,8 @@ absl::StatusOr<std::vector<WorkerInfo>> Coordinator::Join(const JobMembership& g
     own.rank = RankId(i);
     if (!memory_limits.empty()) own.memory_limit_bytes = memory_limits[i];
     if (!devices.empty()) own.device = devices[i];
-    if (newcomers.contains(i)) own.continues_job_id = 0;
+    // What one holds that has come later is of another job.
+    if (newcomers.contains(i)) own.continues_job_id = own.recovers_job_id = 0;
     WEFT_ASSIGN_OR_RETURN(infos[i], clients_[i]->Join(own));
     return absl::OkStatus();
   }));

@@ -60,8 +60,8 @@ class Coordinator {
   // an error, no step has been run: it may be called again, for those that are left. REQUIRES: Join
   // was OK, no call is under way, and at least one member keeps its state.
   absl::Status GoOnAs(const std::vector<JobMember>& members);
-  // The same, but all begin anew, without variables; they keep what they hold of states
-  // (JobMembership::recovers_job_id), and their data.
+  // The same, but all begin anew, without variables; those that keep their state keep what they
+  // hold (JobMembership::recovers_job_id), and their data.
   absl::Status BeginAgainAs(const std::vector<JobMember>& members);
   // How the states of the ranks are copied in the next job that GoOnAs or BeginAgainAs makes.
   void set_replication(Replication replication) { replication_ = std::move(replication); }

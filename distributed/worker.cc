@@ -306,9 +306,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   checkpoints_.reset();
   watch_.reset();
   membership_ = membership;
-  epoch_ = std::max(epoch_, membership.epoch);
-  record_.Join(/*keeps_reports=*/membership.commits || membership.job_digest != 0,
-               /*goes_on=*/membership.continues_job_id != 0);
+  record_.Join(/*keeps_reports=*/membership.commits || membership.replication.every > 0);
   if (membership.continues_job_id == 0) {
     if (membership.recovers_job_id == 0) {
       inputs_.clear();

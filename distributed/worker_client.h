@@ -56,8 +56,8 @@ struct JobMembership {
   // computes on another device refuses.
   std::string device;
   // All ranks agree on each step of programs that commit (Partition::commits) before any changes a
-  // variable (distributed/recovery), and
-  // a worker keeps the reports of its newest steps (StepReportsRequest).
+  // variable (distributed/recovery), and a worker keeps the reports of its newest steps
+  // (StepReportsRequest), as it does with copies (`replication`).
   bool commits = false;
   // The job that this one goes on with: the worker, a member of that, keeps its variables, its data
   // and the memory of its steps. 0 = none: it begins anew. It may have joined another that goes on

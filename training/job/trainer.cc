@@ -377,16 +377,18 @@ absl::Status Loop::GoOn(const absl::Status& loss, const std::vector<StepRange>& 
     gave_up_ = true;
     return went_on.status();
   }
-  if (!went_on->back_to.has_value()) {
-    const SettledStep& settled = went_on->settled;
-    // The first of them may be kept no more.
-    int64_t index = settled.steps - static_cast<int64_t>(settled.reports.size());
-    for (const StepReport& report : settled.reports) TakeOf(ranges, report, index++);
+  const SettledStep& settled = went_on->settled;
+  const int64_t stands = went_on->back_to.value_or(run_begin_ + settled.steps);
+  // The first of them may be kept no more.
+  int64_t index = settled.steps - static_cast<int64_t>(settled.reports.size());
+  for (const StepReport& report : settled.reports) {
+    if (run_begin_ + index < stands) TakeOf(ranges, report, index);
+    ++index;
   }
   if (options_.checkpointer != nullptr) {
     options_.checkpointer->GiveUp("a worker that had a part of it is lost");
   }
-  done_ = went_on->back_to.value_or(run_begin_ + went_on->settled.steps);
+  done_ = stands;
   MembersChanged();
   return absl::OkStatus();
 }

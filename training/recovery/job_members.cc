@@ -248,11 +248,11 @@ absl::Status JobMembers::Equip(Coordinator& coordinator) {
 }
 
 absl::StatusOr<std::unique_ptr<StateSource>> JobMembers::FindState(
-    const std::vector<WorkerClient*>& holders) {
+    const std::vector<WorkerClient*>& holders, bool asks_workers) {
   std::unique_ptr<StateSource> found;
   std::string why = "its workers hold no copies of it (--replicate)";
   int64_t newest_held = -1;
-  if (options_.replicate_every > 0) {
+  if (asks_workers) {
     absl::StatusOr<HeldSource> held =
         HeldSource::FindNewest(holders, StateNames(job_), /*job_id=*/0, &newest_held);
     if (held.ok()) found = std::make_unique<HeldSource>(*std::move(held));
@@ -286,7 +286,10 @@ absl::Status JobMembers::BeginAgain(Coordinator& coordinator, const SurvivorPlan
   job_.plan = next.plan;
   job_.planned = {};
   std::vector<JobMember> members;
-  for (const int place : next.ranks) members.push_back(At(place));
+  for (const int place : next.ranks) {
+    members.push_back(At(place));
+    members.back().keeps_state = membership_.has_state(place);
+  }
   coordinator.set_replication(ReplicationOf(job_.programs, job_.plan, options_.replicate_every));
   WEFT_RETURN_IF_ERROR(coordinator.BeginAgainAs(members));
   WEFT_RETURN_IF_ERROR(Equip(coordinator));
@@ -313,7 +316,7 @@ void JobMembers::Settle(const SurvivorPlan& next) {
   for (size_t rank = 0; rank < places_.size(); ++rank) ranks_.push_back(static_cast<int>(rank));
 }
 
-absl::StatusOr<JobMembers::Rebuilt> JobMembers::Rebuild(Coordinator& coordinator,
+absl::StatusOr<JobMembers::Rebuilt> JobMembers::Rebuild(Coordinator& coordinator, bool asks_workers,
                                                         const std::vector<WorkerClient*>& givers) {
   Begin(coordinator);
   while (true) {
@@ -326,7 +329,8 @@ absl::StatusOr<JobMembers::Rebuilt> JobMembers::Rebuild(Coordinator& coordinator
       if (membership_.has_state(place)) holders.push_back(At(place).client);
     }
     WEFT_ASSIGN_OR_RETURN(const SurvivorPlan next, PlanForFewer(membership_.plan(), taken));
-    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<StateSource> source, FindState(holders));
+    WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<StateSource> source,
+                          FindState(holders, asks_workers));
     const absl::Status begun = BeginAgain(coordinator, next, *source);
     if (begun.ok()) {
       // The plan has no place for them.

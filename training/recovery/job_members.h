@@ -112,9 +112,10 @@ class JobMembers {
   };
   // The same where no whole replica is left, or their variables are of no use: all that are left
   // begin anew, under a plan for so many (PlanForFewer), with the newest state that one of these
-  // has: copies in the memory of the members and of `givers`; a checkpoint; with copies that were
-  // not made yet, the beginning of the run. FailedPrecondition where there is no such state.
-  absl::StatusOr<Rebuilt> Rebuild(Coordinator& coordinator,
+  // has: copies in the memory of the members and of `givers`, if they are asked; a checkpoint; with
+  // copies that were not made yet, the beginning of the run. FailedPrecondition where there is no
+  // such state.
+  absl::StatusOr<Rebuilt> Rebuild(Coordinator& coordinator, bool asks_workers,
                                   const std::vector<WorkerClient*>& givers = {});
   // Names of those that the newest Change has taken in.
   const std::vector<std::string>& come() const { return come_; }
@@ -153,7 +154,8 @@ class JobMembers {
   double Lap();
   absl::Status TakeIn(Coordinator& coordinator, const NextMembers& next);
   // Where the state is when no member has what is needed of it.
-  absl::StatusOr<std::unique_ptr<StateSource>> FindState(const std::vector<WorkerClient*>& holders);
+  absl::StatusOr<std::unique_ptr<StateSource>> FindState(const std::vector<WorkerClient*>& holders,
+                                                         bool asks_workers);
   // Members at these places (of the plan so far) begin anew under this plan, with this state.
   absl::Status BeginAgain(Coordinator& coordinator, const SurvivorPlan& next, StateSource& source);
   // They have: places are those of the plan from here on.

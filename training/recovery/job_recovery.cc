@@ -24,10 +24,35 @@ std::vector<int> Others(int size, const std::vector<int>& left) {
   return others;
 }
 
-// The error without who waited for whom.
-std::string WithoutWaits(const absl::Status& loss) {
-  const std::string text(loss.message());
-  return text.substr(0, text.find("; "));
+// Those that answer, where they are not at one step; of the newest run the most steps that one of
+// them has done, and the reports of these.
+SettledStep FindLeft(const std::vector<WorkerClient*>& clients, int64_t runs, int64_t reported) {
+  SettledStep found;
+  int first = -1;  // of those that have done most
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const auto progress = clients[i]->Ask(StepProgressRequest{});
+    const absl::Status& answer = progress.status();
+    if (absl::IsUnavailable(answer) || absl::IsDeadlineExceeded(answer)) continue;
+    found.left.push_back(static_cast<int>(i));
+    const bool is_ahead = progress.ok() && progress->runs == runs && progress->steps > found.steps;
+    if (!is_ahead) continue;
+    found.steps = progress->steps;
+    first = static_cast<int>(i);
+  }
+  if (found.steps <= reported) return found;
+  auto reports = clients[static_cast<size_t>(first)]->Ask(StepReportsRequest{.first = reported});
+  if (reports.ok()) found.reports = *std::move(reports);
+  return found;
+}
+
+// They hold what they have, as far as they can.
+void HoldAll(const std::vector<WorkerClient*>& clients, const std::vector<int>& whom,
+             int64_t step) {
+  for (const int i : whom) {
+    const absl::Status held =
+        clients[static_cast<size_t>(i)]->Ask(HoldStateRequest{.step = step}).status();
+    if (!held.ok()) Log(LogLevel::kWarning, "a state is not held: ", held.ToString());
+  }
 }
 
 // "worker:1 (pid 4711) was killed by signal 9 (Killed)", without who waited for it. Where it is
@@ -100,7 +125,7 @@ absl::StatusOr<WentOn> JobRecovery::GoOn(Coordinator& coordinator, const absl::S
   std::vector<std::string> names;
   for (int rank = 0; rank < workers; ++rank) names.push_back(coordinator.name(rank));
   Outcome outcome;
-  const absl::Status went_on = GoOnOnce(coordinator, reported, outcome);
+  const absl::Status went_on = GoOnOnce(coordinator, before, reported, outcome);
   if (!went_on.ok()) {
     return absl::UnavailableError(
         absl::StrCat(std::string(known.message()),
@@ -121,19 +146,42 @@ absl::StatusOr<WentOn> JobRecovery::GoOn(Coordinator& coordinator, const absl::S
   return settled;
 }
 
-absl::StatusOr<SettledStep> JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t reported,
-                                                  std::vector<int>& out) {
-  WEFT_ASSIGN_OR_RETURN(SettledStep settled,
-                        SettleStep(coordinator.clients(), coordinator.runs(), reported));
-  LeaveOutWhoIsApart(coordinator, settled.left);
+absl::Status JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t before, int64_t reported,
+                                   Outcome& outcome) {
+  const std::vector<WorkerClient*> clients = coordinator.clients();
+  const int64_t runs = coordinator.runs();
+  const auto settled = SettleStep(clients, runs, reported);
+  SettledStep& stand = outcome.went_on.settled;
+  stand = settled.ok() ? *settled : FindLeft(clients, runs, reported);
   const std::set<int> left_out = std::exchange(left_out_, {});
-  std::erase_if(settled.left, [&](int rank) { return left_out.contains(rank); });
-  if (static_cast<int>(settled.left.size()) == coordinator.size()) return settled;
-  out = Others(coordinator.size(), settled.left);
-  members_.Lose(coordinator, out);
-  WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
+  std::erase_if(stand.left, [&](int rank) { return left_out.contains(rank); });
+  outcome.out = Others(coordinator.size(), stand.left);
+  if (outcome.out.empty()) return absl::OkStatus();
+  if (stand.left.empty()) return absl::UnavailableError("all workers of the job are lost");
   has_arrivals_ = false;
-  return absl::OkStatus();
+  // What workers have is of use where all that are left stand at one step.
+  const bool is_settled = options_.commits && settled.ok();
+  const bool may_change = is_settled && (options_.wait > absl::ZeroDuration() ||
+                                         members_.CanSpare(coordinator, outcome.out));
+  members_.Lose(coordinator, outcome.out);
+  absl::Status changed = settled.status();
+  if (may_change) {
+    changed = members_.Change(coordinator);
+    if (changed.ok()) return changed;
+    Log(LogLevel::kWarning, "replicas that are whole cannot go on: ", changed.ToString());
+  }
+  // Parts of several replicas may make it up.
+  if (is_settled) HoldAll(clients, stand.left, before + stand.steps);
+  const auto rebuilt = members_.Rebuild(coordinator, is_settled || options_.replicate_every > 0);
+  if (rebuilt.ok()) {
+    outcome.went_on.back_to = rebuilt->step;
+    outcome.source = rebuilt->source;
+    return absl::OkStatus();
+  }
+  if (changed.ok()) return rebuilt.status();
+  return absl::Status(rebuilt.status().code(),
+                      absl::StrCat(std::string(changed.message()), "; and ",
+                                   std::string(rebuilt.status().message())));
 }
 
 void JobRecovery::LeaveOutWhoIsApart(const Coordinator& coordinator, const std::vector<int>& left) {
@@ -165,7 +213,8 @@ absl::Status JobRecovery::RebuildFromNow(Coordinator& coordinator, int64_t step,
   // It is the newest state then, and whole.
   WEFT_RETURN_IF_ERROR(coordinator.AskAll(HoldStateRequest{.step = step}).status());
   members_.Leave(coordinator, leaving);
-  WEFT_ASSIGN_OR_RETURN(const JobMembers::Rebuilt rebuilt, members_.Rebuild(coordinator, givers));
+  WEFT_ASSIGN_OR_RETURN(const JobMembers::Rebuilt rebuilt,
+                        members_.Rebuild(coordinator, /*asks_workers=*/true, givers));
   if (rebuilt.step == step) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("the job stands after step ", step, ", and its state is ",
                                           rebuilt.source, " after step ", rebuilt.step));

@@ -52,13 +52,20 @@ class JobRecovery final : public LossHandler {
   const std::vector<RecoveryRecord>& records() const { return records_; }
 
  private:
-  absl::StatusOr<SettledStep> GoOnOnce(Coordinator& coordinator, int64_t reported,
-                                       std::vector<int>& out);
-  // Where all ranks answer, those of `left`, the next GoOn goes on without one of each pair that
-  // have lost each other. Nobody is wanted for who is left out, for that or for LeaveOut.
-  void LeaveOutWhoIsApart(const Coordinator& coordinator, const std::vector<int>& left);
-  // Why these workers are out, for people.
-  std::string WhyOut(const absl::Status& loss, const std::vector<std::string>& out) const;
+  // How it has gone on, and without which ranks; `source`: what from, where not from what workers
+  // have.
+  struct Outcome {
+    WentOn went_on;
+    std::vector<int> out;
+    std::string source;
+  };
+  absl::Status GoOnOnce(Coordinator& coordinator, int64_t before, int64_t reported,
+                        Outcome& outcome);
+  // Where the members change, at a step boundary, though one of these has state of its own: all
+  // take up what all have now.
+  absl::Status RebuildFromNow(Coordinator& coordinator, int64_t step,
+                              const std::vector<int>& leaving,
+                              const std::vector<WorkerClient*>& givers);
 
   PreparedJob& job_;
   const JobRecoveryOptions options_;

@@ -446,6 +446,18 @@ TEST_F(StateRecoveryTest, AWholeHostOfStagesIsLost) {
   }
 }
 
+// Each replica has lost a stage, and not the same one: together they have all, without copies.
+TEST_F(StateRecoveryTest, TwoReplicasMakeOneUp) {
+  RunUndisturbed();
+  for (const std::vector<int>& lost : {std::vector<int>{0, 3}, std::vector<int>{1, 2}}) {
+    Start(4, {.data = 2, .tensor = 1, .pipeline = 2});
+    ExpectUndisturbed(Run(KillAt(21, lost)));
+    ASSERT_THAT(lines_, SizeIs(1));
+    EXPECT_THAT(lines_[0], HasSubstr("2 of 4 workers go on as dp=1 x tp=1 x pp=2"));
+    EXPECT_THAT(lines_[0], HasSubstr(": 0 steps are done again"));
+  }
+}
+
 TEST_F(StateRecoveryTest, ShardsAreLost) {
   CutVariables();
   RunUndisturbed(/*shards=*/2);
