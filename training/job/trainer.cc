@@ -174,6 +174,7 @@ class Loop {
   int64_t done_;                    // steps
   int64_t run_begin_;               // of the newest run of steps: those done before it
   int64_t taken_ = 0;               // steps of that run whose reports have been taken
+  int64_t own_run_ = 0;             // its number among the workers' runs (Coordinator::runs)
   int64_t told_;                    // steps whose progress has been told: each once
   std::vector<int64_t> called_;     // by hook: so many steps were done when it was called last
   bool gave_up_ = false;            // a loss has ended the run
@@ -357,9 +358,7 @@ absl::Status Loop::TakeKept() {
 absl::Status Loop::RunRanges(const std::vector<StepRange>& given) {
   run_begin_ = done_;
   taken_ = 0;
-  for (LoopHook* const hook : options_.hooks) hook->BeforeStretch();
-  std::vector<StepRange> ranges = given;
-  if (!ranges.empty()) ranges.front().note = Note();
+  own_run_ = coordinator_.runs() + 1;
   const auto report = [&](const StepReport& done) {
     MutexLock lock(mutex_);
     TakeOf(ranges, done, taken_++);
@@ -372,6 +371,11 @@ absl::Status Loop::RunRanges(const std::vector<StepRange>& given) {
 }
 
 absl::Status Loop::GoOn(const absl::Status& loss, const std::vector<StepRange>& ranges) {
+  if (coordinator_.runs() != own_run_) {
+    // A hook has run other steps since: those of the job are done.
+    run_begin_ = done_;
+    taken_ = 0;
+  }
   const auto went_on = options_.losses->GoOn(coordinator_, loss, run_begin_, taken_);
   if (!went_on.ok()) {
     gave_up_ = true;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -167,6 +168,28 @@ class CountedBoundaries final : public LoopHook {
   std::vector<int64_t> calls;
 };
 
+// Runs no step of the job after 25 of them, as an evaluation does, and loses a worker then.
+class LosesOneBetweenSteps final : public LoopHook {
+ public:
+  LosesOneBetweenSteps(std::string program, KillableClient& victim)
+      : program_(std::move(program)), victim_(victim) {}
+  int64_t NextCall(int64_t step) const override {
+    return step < 25 ? 25 : std::numeric_limits<int64_t>::max();
+  }
+  absl::StatusOr<std::string> Call(Coordinator& coordinator, int64_t) override {
+    victim_.Kill();
+    StepRange none;
+    none.program = program_;
+    const absl::Status status = coordinator.RunSteps({none}, nullptr);
+    if (!status.ok()) return status;
+    return std::string();
+  }
+
+ private:
+  const std::string program_;
+  KillableClient& victim_;
+};
+
 class StateRecoveryTest : public ::testing::Test {
  protected:
   StateRecoveryTest() {
@@ -238,6 +261,7 @@ class StateRecoveryTest : public ::testing::Test {
     TrainOptions train;
     train.steps = kSteps;
     train.hooks = {&boundaries_};
+    if (more_hooks_ != nullptr) train.hooks.push_back(more_hooks_);
     std::optional<Checkpointer> checkpointer;
     if (store_.has_value()) {
       CheckpointOptions often;
@@ -320,6 +344,7 @@ class StateRecoveryTest : public ::testing::Test {
   std::vector<double> losses_;
   std::vector<std::string> lines_;
   CountedBoundaries boundaries_;
+  LoopHook* more_hooks_ = nullptr;
   WaitingWorkers source_;
   absl::Duration wait_ = absl::ZeroDuration();
   std::optional<CheckpointStore> store_;
@@ -490,6 +515,23 @@ TEST_F(StateRecoveryTest, OthersAreNotStrict) {
   ASSERT_THAT(losses_, SizeIs(kSteps));
   for (size_t step = 0; step < losses_.size(); ++step) {
     EXPECT_NEAR(losses_[step], expected_losses_[step], 1e-4) << step;
+  }
+}
+
+// In what a hook runs between two steps: all steps before are done, with copies or without.
+TEST_F(StateRecoveryTest, OneIsLostInAHook) {
+  RunUndisturbed();
+  for (const int zero : {0, 3}) {
+    SCOPED_TRACE(zero);
+    plan_.zero = zero;
+    every_ = zero == 0 ? 0 : 4;
+    Start(4, {.data = 4});
+    LosesOneBetweenSteps hook(job_.programs.front().name, *killable_[2]);
+    more_hooks_ = &hook;
+    ExpectUndisturbed(Run());
+    more_hooks_ = nullptr;
+    EXPECT_THAT(lines_, SizeIs(1));
+    EXPECT_EQ(coordinator_->size(), 3);
   }
 }
 
