@@ -908,6 +908,7 @@ absl::StatusOr<HeldPart> RankWorker::Reply(const ReadHeldRequest& request) {
 absl::StatusOr<HeldSnapshot> RankWorker::Reply(const HoldStateRequest& request) {
   if (!joined_) return CheckJoined();
   WEFT_RETURN_IF_ERROR(record_.CheckWhole(Name()));
+  if (copies_ != nullptr) copies_->Settle();
   if (failed_) EndTransfers();
   // Those of programs for steps of other sizes are the same.
   std::map<std::string, VariableShard> changed;
