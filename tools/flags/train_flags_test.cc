@@ -49,6 +49,24 @@ TEST_F(TrainFlagsTest, AWholeJob) {
   EXPECT_FALSE(flags_.prints_json());
 }
 
+TEST_F(TrainFlagsTest, StatesAreCopiedEverySoManySteps) {
+  const auto training =
+      Parse({"--labels", "y.npy", "--steps", "3", "-o", "out.onnx", "--replicate", "every=10"});
+  ASSERT_TRUE(training.ok()) << training.status();
+  EXPECT_EQ(flags_.loop().replicate_every(), 10);
+}
+
+TEST_F(TrainFlagsTest, CopiesNeedANumberOfSteps) {
+  EXPECT_THAT(Refusal({"--labels", "y.npy", "--steps", "3", "-o", "out.onnx", "--replicate", "10"}),
+              HasSubstr("--replicate '10' says no number of steps; expected every=N"));
+}
+
+TEST_F(TrainFlagsTest, CopiesAfterNoStepAreNone) {
+  EXPECT_THAT(
+      Refusal({"--labels", "y.npy", "--steps", "3", "-o", "out.onnx", "--replicate", "every=0"}),
+      HasSubstr("says no number of steps"));
+}
+
 TEST_F(TrainFlagsTest, GradientsThatAreSavedAreReported) {
   const auto training = Parse({"--labels", "y.npy", "--epochs", "2", "--save-gradients", "g",
                                "--no-shuffle", "--output", "json"});
