@@ -17,9 +17,9 @@ namespace weft {
 namespace {
 
 // Longer messages would keep those of steps waiting, shorter ones have more headers.
-constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr int64_t kPieceBytes = int64_t{256} << 10;
 // So many may be ahead of who takes them.
-constexpr int64_t kPiecesAhead = 4;
+constexpr int64_t kPiecesAhead = 8;
 // No channel and no collective of a program has these streams.
 constexpr uint32_t kSnapshotStream = 0x7fffff00;
 constexpr uint32_t kTakenStream = 0x7fffff01;
@@ -116,6 +116,8 @@ SnapshotCopies::~SnapshotCopies() {
     changed_.NotifyAll();
   }
   thread_.join();
+  Log(LogLevel::kInfo, "worker:", own_.rank, " has copied its state ", made_, " times; ", skipped_,
+      " more were due while a copy travelled");
 }
 
 void SnapshotCopies::Add(const Partition& partition) {

@@ -48,9 +48,9 @@ struct SnapshotCopiesOptions {
 // where the newest was (a copy was damaged). So steps never wait for a copy that travels: they wait
 // for the copy in the own memory, and for the sum, two numbers a rank.
 //
-// The bytes travel in messages of 1 MiB on streams of their own, one at a time, so that messages of
-// steps wait for one of them at most. A keeper says when it has taken four of them, and no more are
-// ahead of it: what comes unasked never fills its inbox, in which steps have messages, too. One
+// The bytes travel in messages of 256 KiB on streams of their own, one at a time, so that messages
+// of steps wait for one of them at most. A keeper says when it has taken eight of them, and no more
+// are ahead of it: what comes unasked never fills its inbox, in which steps have messages, too. One
 // thread calls this, the one that runs steps; another one, inside, sends and receives.
 class SnapshotCopies {
  public:
@@ -80,9 +80,6 @@ class SnapshotCopies {
 
   // Waits until nothing travels.
   void Settle();
-  // Snapshots that it has made, and those that were due while the ones before still travelled.
-  int64_t made() const { return made_; }
-  int64_t skipped() const { return skipped_; }
 
  private:
   // Who waits for one posted transfer.
@@ -137,7 +134,7 @@ class SnapshotCopies {
   bool has_begun_ = false;
   size_t newest_ = 0;  // the place of the newest snapshot in each room
   int64_t made_ = 0;
-  int64_t skipped_ = 0;
+  int64_t skipped_ = 0;  // that were due while the one before still travelled
 
   // Of the thread inside, with memory that posted transfers use.
   std::unique_ptr<Wait> sending_;
