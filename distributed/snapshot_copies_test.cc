@@ -23,7 +23,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/clock.h"
-#include "tensor/cpu_device.h"
+#include "tensor/device.h"
 
 namespace weft {
 namespace {
