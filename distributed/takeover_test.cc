@@ -57,7 +57,7 @@ class TakeoverTest : public ::testing::Test {
   }
 
   // A job in runs of so many steps, on workers that keep what they have for so many seconds.
-  void StartJob(int64_t steps, int keep_seconds) {
+  void StartJob(int64_t steps, int keep_seconds, const std::string& kind = "--resumable") {
     setenv("WEFT_TEST_KEEP", absl::StrCat(keep_seconds).c_str(), 1);
     for (int i = 0; i < kWorkers; ++i) {
       addresses_.push_back(absl::StrCat("unix:", folder_, "/", i));
@@ -69,8 +69,7 @@ class TakeoverTest : public ::testing::Test {
       workers_.push_back(*std::move(started));
     }
     ProcessOptions coordinator;
-    coordinator.arguments = {"distributed/testing/coordinator_main", "--resumable",
-                             absl::StrCat(steps)};
+    coordinator.arguments = {"distributed/testing/coordinator_main", kind, absl::StrCat(steps)};
     coordinator.arguments.insert(coordinator.arguments.end(), addresses_.begin(), addresses_.end());
     coordinator.standard_output.kind = ProcessOutput::Kind::kPipe;
     auto started = RealProcessLauncher().Start(coordinator);
@@ -183,6 +182,18 @@ TEST_F(TakeoverTest, NoStepIsLostOrRepeated) {
     workers_.clear();
     addresses_.clear();
   }
+}
+
+// An abort would leave some variables changed and others not.
+TEST_F(TakeoverTest, StepsThatNobodyAgreesOnComeToTheEndOfTheirStretch) {
+  StartJob(2000, 60, "--uncommitted");
+  Kill();
+  const absl::Status connected = Connect();
+  ASSERT_TRUE(connected.ok()) << connected;
+  const int64_t done = Settle();
+  EXPECT_EQ(done, 2000);
+  Coordinator coordinator(cluster_->clients());
+  EXPECT_EQ(GoOn(coordinator, done, 5), -kPerStep * static_cast<float>(done + 5));
 }
 
 TEST_F(TakeoverTest, WhatIsKeptIsForTheSameJobUntilItsTimeIsOver) {

@@ -1,7 +1,8 @@
 // A coordinator process of the tests, to be killed: coordinator_main [--resumable STEPS] ADDRESS...
 // runs the job of sum_job.h on the workers there, without end, and prints "running" after its first
 // step. --resumable: as a job whose state workers keep, in runs of so many steps; after each it
-// prints "ran N", of the steps so far, and in the end "ended: WHY".
+// prints "ran N", of the steps so far, and in the end "ended: WHY". --uncommitted STEPS: the same,
+// and its ranks agree on no step.
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -21,21 +22,22 @@ namespace {
 constexpr int64_t kWithoutEnd = int64_t{1} << 40;
 
 // 0: it is no job that can be resumed.
-absl::Status RunIn(int64_t steps, Coordinator& coordinator, const std::vector<std::string>& at) {
+absl::Status RunIn(int64_t steps, bool commits, Coordinator& coordinator,
+                   const std::vector<std::string>& at) {
   JobMembership membership;
   membership.job_id = 4711;
   membership.addresses = at;
   membership.version = "test";
-  membership.commits = steps > 0;
+  membership.commits = commits;
   membership.job_digest = steps > 0 ? testing::kSumJobDigest : 0;
   WEFT_RETURN_IF_ERROR(coordinator.Join(membership).status());
   const int ranks = coordinator.size();
-  WEFT_RETURN_IF_ERROR(coordinator
-                           .AddProgram("train",
-                                       steps > 0 ? testing::CommittingSumJob(ranks)
-                                                 : testing::SumJobPartitions(ranks),
-                                       "data")
-                           .status());
+  WEFT_RETURN_IF_ERROR(
+      coordinator
+          .AddProgram("train",
+                      commits ? testing::CommittingSumJob(ranks) : testing::SumJobPartitions(ranks),
+                      "data")
+          .status());
   bool said = false;
   const auto report = [&said](const StepReport&) {
     if (!said) std::cout << "running" << std::endl;
@@ -55,7 +57,8 @@ absl::Status RunIn(int64_t steps, Coordinator& coordinator, const std::vector<st
 
 absl::Status Run(std::vector<std::string> arguments) {
   int64_t steps = 0;
-  if (arguments.size() > 2 && arguments[0] == "--resumable") {
+  const bool commits = arguments.size() > 2 && arguments[0] == "--resumable";
+  if (commits || (arguments.size() > 2 && arguments[0] == "--uncommitted")) {
     if (!absl::SimpleAtoi(arguments[1], &steps)) return absl::InvalidArgumentError("no number");
     arguments.erase(arguments.begin(), arguments.begin() + 2);
   }
@@ -64,7 +67,7 @@ absl::Status Run(std::vector<std::string> arguments) {
   options.token = testing::kTestToken;
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerCluster> cluster, ConnectToCluster(options));
   Coordinator coordinator(cluster->clients());
-  const absl::Status ended = cluster->Explain(RunIn(steps, coordinator, arguments));
+  const absl::Status ended = cluster->Explain(RunIn(steps, commits, coordinator, arguments));
   if (steps > 0) std::cout << "ended: " << ended.message() << std::endl;
   return ended;
 }
