@@ -186,12 +186,14 @@ TEST_F(TakeoverTest, NoStepIsLostOrRepeated) {
 
 // An abort would leave some variables changed and others not.
 TEST_F(TakeoverTest, StepsThatNobodyAgreesOnComeToTheEndOfTheirStretch) {
-  StartJob(2000, 60, "--uncommitted");
+  constexpr int64_t kStretch = 500;
+  StartJob(kStretch, 60, "--uncommitted");
   Kill();
   const absl::Status connected = Connect();
   ASSERT_TRUE(connected.ok()) << connected;
   const int64_t done = Settle();
-  EXPECT_EQ(done, 2000);
+  EXPECT_EQ(done % kStretch, 0);
+  EXPECT_GE(done, kStretch);
   Coordinator coordinator(cluster_->clients());
   EXPECT_EQ(GoOn(coordinator, done, 5), -kPerStep * static_cast<float>(done + 5));
 }
