@@ -419,6 +419,9 @@ TEST(Worker, JoinsJobsThatCanTakeItInAlone) {
   ExpectError(RunCommand(train + Arguments{"--listen", desk, "--local", "2", "--parallel",
                                            "dp=2,zero=1", "--optimizer", "adam"}),
               ExitCode::kUsage, {"--listen: no worker can join this job", "zero=1"});
+  ExpectError(
+      RunCommand(train + Arguments{"--listen", desk, "--local", "2", "--sweep", "lr=0.1,0.2"}),
+      ExitCode::kUsage, {"--listen", "a sweep has several"});
 }
 
 TEST(Worker, ThatJoinsNeedsKeysBeyondThisMachine) {

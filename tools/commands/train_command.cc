@@ -42,6 +42,9 @@ class TrainCommand final : public Command {
 
   absl::StatusOr<ExitCode> Run(Console& console) override {
     WEFT_RETURN_IF_ERROR(sweep_.Check(*app_));
+    if (sweep_.wanted() && !flags_.loop().listen().empty()) {
+      return UsageError("--listen takes workers into one job; a sweep has several");
+    }
     if (sweep_.wanted()) return RunSweep(*app_, flags_, sweep_, console);
     JobLoop loop(flags_.loop(), console);
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TrainingJob> job,
