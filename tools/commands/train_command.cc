@@ -105,8 +105,8 @@ class TrainCommand final : public Command {
 
   // Says how wrong the prediction was, and adds it to the history.
   absl::Status Record(const TrainingRun& run, WorkerGroup& workers, Console& console) const {
-    if (run.losses() > 0) {
-      *console.err << "step   not compared with its prediction: workers were lost\n";
+    if (run.members_changed()) {
+      *console.err << "step   not compared with its prediction: its workers have changed\n";
       return absl::OkStatus();
     }
     if (run.has_moved()) {

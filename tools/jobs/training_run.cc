@@ -130,7 +130,6 @@ absl::Status TrainingRun::Run(Coordinator& coordinator, const std::function<bool
       Train(coordinator, job_.job, options_, [this](const TrainProgress& done) { Take(done); });
   options_.watch = nullptr;
   options_.losses = nullptr;
-  losses_ = recovery.losses();
   records_ = recovery.records();
   std::erase(options_.hooks, &noise);
   std::erase(options_.hooks, &on_disk);
@@ -190,7 +189,10 @@ JobRecoveryOptions TrainingRun::Recovering(const std::function<bool()>& stop) {
   options.wait = loop_.loss_wait();
   options.stop = stop;
   if (job_.spec.commits) options.prepares_after = kPreparesAfter;
-  options.on_plan = std::move(loop.on_plan);
+  options.on_plan = [this, told = std::move(loop.on_plan)](const Plan& plan) {
+    members_changed_ = true;
+    if (told != nullptr) told(plan);
+  };
   options.say = std::move(loop.say);
   options.clock = &clock_;
   return options;

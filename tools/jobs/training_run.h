@@ -72,8 +72,8 @@ class TrainingRun {
   // Whether micro-batches have moved: then no prediction was made of the run.
   bool alternates() const { return !job_.job.updates.empty(); }
   bool has_moved() const { return moves_ > 0; }
-  // Workers that it has lost, and gone on without.
-  int64_t losses() const { return losses_; }
+  // Whether workers were lost, have left or have come: then no prediction was made of the run.
+  bool members_changed() const { return members_changed_; }
   // The run against its prediction; `model` is its name in the history.
   absl::StatusOr<RunHistoryEntry> Compare(Coordinator& coordinator, const std::string& model) const;
 
@@ -109,7 +109,7 @@ class TrainingRun {
   std::vector<WorkerMemory> needed_;
   CardUse cards_;
   int moves_ = 0;
-  int64_t losses_ = 0;
+  bool members_changed_ = false;
   std::vector<RecoveryRecord> records_;
   ReplicaCheckSummary replicas_;
   NoiseAverage noise_;
