@@ -165,17 +165,40 @@ std::vector<std::string> HeldSource::names() const {
   return names;
 }
 
-absl::StatusOr<Tensor> HeldSource::ReadPart(const Part& part) {
+absl::StatusOr<Tensor> HeldSource::ReadPart(const Part& part, const Place& place) {
   WEFT_ASSIGN_OR_RETURN(Tensor local, Tensor::Allocate(part.shard.dtype, part.shard.local_shape));
+  WEFT_RETURN_IF_ERROR(ReadHeldBytes(*place.client, place.key, place.offset,
+                                     {static_cast<std::byte*>(local.raw_data()), local.bytes()}));
+  return local;
+}
+
+absl::StatusOr<Tensor> HeldSource::ReadPart(const Part& part) {
   absl::Status status;
   for (const Place& place : part.places) {
-    status = ReadHeldBytes(*place.client, place.key, place.offset,
-                           {static_cast<std::byte*>(local.raw_data()), local.bytes()});
-    if (status.ok()) return local;
+    absl::StatusOr<Tensor> local = ReadPart(part, place);
+    if (local.ok()) return local;
+    status = local.status();
     Log(LogLevel::kWarning, "a part of '", part.shard.name,
         "' is read elsewhere: ", status.ToString());
   }
   return status;
+}
+
+std::vector<absl::StatusOr<Tensor>> HeldSource::ReadSideBySide(const std::vector<Part>& parts) {
+  std::vector<absl::StatusOr<Tensor>> locals(parts.size());
+  std::map<WorkerClient*, std::vector<size_t>> by_client;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    by_client[parts[i].places.front().client].push_back(i);
+  }
+  std::vector<std::thread> threads;
+  for (const auto& entry : by_client) {
+    const std::vector<size_t>& own = entry.second;
+    threads.emplace_back([&parts, &locals, &own] {
+      for (const size_t i : own) locals[i] = ReadPart(parts[i], parts[i].places.front());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return locals;
 }
 
 absl::StatusOr<Tensor> HeldSource::Read(const std::string& name) {
@@ -187,9 +210,12 @@ absl::StatusOr<Tensor> HeldSource::Read(const std::string& name) {
   if (parts.size() == 1) return ReadPart(parts.front());
   const VariableShard& first = parts.front().shard;
   WEFT_ASSIGN_OR_RETURN(Tensor whole, Tensor::Allocate(first.dtype, first.global_shape));
-  for (const Part& part : parts) {
-    WEFT_ASSIGN_OR_RETURN(const Tensor local, ReadPart(part));
-    WEFT_RETURN_IF_ERROR(AssembleShard(local, part.shard, whole));
+  std::vector<absl::StatusOr<Tensor>> locals = ReadSideBySide(parts);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!locals[i].ok()) locals[i] = ReadPart(parts[i]);
+    WEFT_RETURN_IF_ERROR(locals[i].status());
+    WEFT_RETURN_IF_ERROR(AssembleShard(*locals[i], parts[i].shard, whole));
+    locals[i] = Tensor();
   }
   return whole;
 }

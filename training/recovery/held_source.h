@@ -60,7 +60,12 @@ class HeldSource final : public StateSource {
   // The parts of these variables in the snapshots. NotFound where they do not make one up.
   static absl::StatusOr<HeldSource> Of(const Snapshots& snapshots,
                                        const std::set<std::string>& wanted);
+  static absl::StatusOr<Tensor> ReadPart(const Part& part, const Place& place);
+  // From the first place that gives it.
   static absl::StatusOr<Tensor> ReadPart(const Part& part);
+  // Each from its first place, those of one worker one after the other, workers side by side. Not
+  // OK where that place does not give it.
+  static std::vector<absl::StatusOr<Tensor>> ReadSideBySide(const std::vector<Part>& parts);
 
   int64_t step_ = 0;
   uint64_t job_id_ = 0;
