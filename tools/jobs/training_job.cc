@@ -215,6 +215,14 @@ void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Consol
     const std::string why = Rebalancer::WhyNothingMoves(job.job.plan);
     if (!why.empty()) *console.err << "note   --rebalance can do nothing: " << why << "\n";
   }
+  if (job.spec.replicate_every > 0) {
+    *console.err << "copies of each worker's state, every "
+                 << (job.spec.replicate_every == 1
+                         ? std::string("step")
+                         : absl::StrCat(job.spec.replicate_every, " steps"))
+                 << ", at a worker of "
+                 << (job.job.plan.hosts.empty() ? "the same host" : "another host") << "\n";
+  }
   if (flags.loop().replicate_every() > 0 && job.spec.replicate_every == 0) {
     const std::string why = JobRecovery::WhyNotFromState(job.job, job.spec);
     *console.err << "note   --replicate can do nothing: "
