@@ -95,7 +95,7 @@ void LoopFlags::Add(CLI::App& app) {
          "--replicate", replicate_,
          "copy what each worker alone has of the state (zero, pp, tp) into the memory of "
          "another every N steps, of another host where there is one: what a lost worker had "
-         "comes from there, and at most N steps are done again")
+         "comes from there, and the steps since the copy are done again")
       ->type_name("every=N")
       ->group("placement");
   app.add_option("--detect", detect_,
