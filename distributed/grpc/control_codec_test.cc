@@ -14,6 +14,7 @@ namespace weft {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
 
