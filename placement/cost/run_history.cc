@@ -17,8 +17,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kNewest = 9;      // runs of a plan
-constexpr int64_t kMinSteps = 10;  // of a run that counts
+constexpr size_t kNewest = 9;        // runs of a plan
+constexpr double kMaxRatio = 1e9;    // of a step that was measured to one that was predicted
+constexpr double kMaxSeconds = 1e9;  // of a step
+constexpr int64_t kMinSteps = 10;    // of a run that counts
 
 Json ToJson(const StepCosts& costs) {
   return {{"step_seconds", costs.step_seconds},
@@ -94,9 +96,21 @@ absl::StatusOr<RunHistoryEntry> ParseEntry(const std::string& line) {
   reader.Read("input_seconds", entry.input_seconds);
   reader.ReadCosts("predicted", entry.predicted);
   reader.ReadCosts("measured", entry.measured);
-  if (reader.wrong().empty()) return entry;
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", reader.wrong(), "' is missing or of another type than a history has"));
+  if (!reader.wrong().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", reader.wrong(), "' is missing or of another type than a history has"));
+  }
+  // Corrections divide by these.
+  if (!(entry.factor >= 1 / kMaxRatio && entry.factor <= kMaxRatio)) {
+    return absl::InvalidArgumentError(absl::StrCat("'factor' is ", entry.factor, ", expected ",
+                                                   1 / kMaxRatio, " to ", kMaxRatio));
+  }
+  for (const StepCosts* const costs : {&entry.predicted, &entry.measured}) {
+    if (costs->step_seconds >= 0 && costs->step_seconds <= kMaxSeconds) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'step_seconds' is ", costs->step_seconds, ", expected 0 to ", kMaxSeconds));
+  }
+  return entry;
 }
 
 double Median(std::vector<double> values) {

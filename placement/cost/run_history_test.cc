@@ -49,6 +49,18 @@ TEST(RunHistoryTest, ErrorsNameTheLine) {
               HasSubstr("'predicted' is missing"));
 }
 
+// What corrections divide by is neither zero nor without end.
+TEST(RunHistoryTest, NumbersThatNoRunHasAreErrors) {
+  for (const double factor : {0.0, -1.0, 1e-300, 1e300}) {
+    const auto read = ParseRunHistory(RunHistoryLine(RunOf("dp=1", 1, 1, factor)), "l.jsonl");
+    EXPECT_THAT(std::string(read.status().message()), HasSubstr("l.jsonl:1: 'factor' is "));
+  }
+  for (const double seconds : {-1.0, 1e300}) {
+    const auto read = ParseRunHistory(RunHistoryLine(RunOf("dp=1", seconds, 1)), "l.jsonl");
+    EXPECT_THAT(std::string(read.status().message()), HasSubstr("l.jsonl:1: 'step_seconds' is "));
+  }
+}
+
 TEST(CorrectionsTest, AreNoneWithoutRuns) {
   const CostCorrections corrections = Corrections({});
   EXPECT_EQ(corrections.step, 1);

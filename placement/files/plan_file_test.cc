@@ -347,6 +347,10 @@ TEST(PlanFileTest, ErrorsSayWhereAndWhat) {
   EXPECT_THAT(PlanError("version: 2"), HasSubstr("'version' is '2'"));
   EXPECT_THAT(PlanError("strict: maybe"), HasSubstr("'strict' is 'maybe'; expected true or false"));
   EXPECT_THAT(PlanError("model_digest: 12"), HasSubstr("not a digest"));
+  for (const std::string bubble : {"nan", "inf", "1e999"}) {
+    EXPECT_THAT(PlanError("prediction: {bubble: " + bubble + "}"),
+                HasSubstr("expected a finite number"));
+  }
   EXPECT_THAT(PlanError("mesh: {data: 60000, tensor: 60000}"), HasSubstr("more than 65536"));
 }
 
@@ -450,6 +454,11 @@ TEST(UnitsTest, BandwidthAndTimeNeedAUnit) {
   EXPECT_FALSE(ParseBandwidth("25").ok());
   EXPECT_EQ(*ParseSeconds("1.5ms"), 1.5e-3);
   EXPECT_FALSE(ParseSeconds("50").ok());
+  // More digits than a double has room for.
+  const std::string huge(400, '9');
+  EXPECT_FALSE(ParseBandwidth(huge + "Gbit/s").ok());
+  EXPECT_FALSE(ParseSeconds(huge + "s").ok());
+  EXPECT_FALSE(ParseBytes(huge).ok());
 }
 
 TEST(UnitsTest, TextsReadBackExactly) {

@@ -3,6 +3,7 @@
 #include <yaml-cpp/depthguard.h>
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 #include <utility>
 
@@ -74,8 +75,8 @@ absl::StatusOr<double> ReadNumber(const YamlSource& source, const YAML::Node& no
                                   const std::string& what) {
   WEFT_ASSIGN_OR_RETURN(const std::string text, ReadText(source, node, what));
   double value = 0;
-  if (absl::SimpleAtod(text, &value)) return value;
-  return source.Error(node, absl::StrCat(what, " is '", text, "'; expected a number"));
+  if (absl::SimpleAtod(text, &value) && std::isfinite(value)) return value;
+  return source.Error(node, absl::StrCat(what, " is '", text, "'; expected a finite number"));
 }
 
 absl::StatusOr<bool> ReadBool(const YamlSource& source, const YAML::Node& node,

@@ -57,9 +57,12 @@ absl::StatusOr<double> ParseQuantity(const std::string& text, const char* exampl
   if (!unit.empty() && unit[0] == ' ') unit.erase(0, 1);
   double value = 0;
   if (!absl::SimpleAtod(number, &value)) return BadUnit(text, example, units);
-  if (unit.empty() && !needs_unit) return value;
+  if (unit.empty() && !needs_unit) unit = units.front().name;
   for (const Unit& known : units) {
-    if (unit == known.name) return value * known.factor / known.divisor;
+    if (unit != known.name) continue;
+    const double quantity = value * known.factor / known.divisor;
+    if (std::isfinite(quantity)) return quantity;
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is too large for a number"));
   }
   return BadUnit(text, example, units);
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <ostream>
 #include <utility>
 
@@ -18,6 +19,8 @@
 
 namespace weft {
 namespace {
+
+constexpr int64_t kLongestScript = int64_t{16} << 20;
 
 class SimulateCommand final : public Command {
  public:
@@ -87,7 +90,8 @@ class SimulateCommand final : public Command {
     options.stall_timeout_seconds = step.spec.stall_timeout_seconds;
     if (!timeline_path_.empty()) options.timeline = TimelineDetail::kInstructions;
     if (script_path_.empty()) return options;
-    WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(script_path_));
+    WEFT_ASSIGN_OR_RETURN(const std::string text,
+                          RealFileSystem().ReadFileUpTo(script_path_, kLongestScript));
     auto script = ParseScriptFile(text, script_path_, step.spec.cluster, model);
     if (!script.ok()) return WithExitCode(script.status(), ExitCode::kUsage);
     options.script = std::move(script->changes);

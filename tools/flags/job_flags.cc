@@ -42,6 +42,10 @@ constexpr char kMicroStatistics[] = "micro";
 // Of strict jobs that do not say how many. Part of what the bits depend on: never changed.
 constexpr int kStrictMicroBatches = 4;
 
+// A file of YAML takes a hundred times its size while it is read.
+constexpr int64_t kLongestYaml = int64_t{16} << 20;
+constexpr int64_t kLongestHistory = int64_t{64} << 20;
+
 // What every worker can have that does not say its threads: what is left to each where its host's
 // workers share `cores` (of this machine: the others are taken to be like it).
 int ThreadsOf(const ClusterSpec& cluster, int cores) {
@@ -234,7 +238,8 @@ std::string JobFlags::history() const {
 
 absl::Status JobFlags::ReadCosts(const ClusterSpec& all, JobSpec& spec) const {
   if (!calibration_.empty()) {
-    WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(calibration_));
+    WEFT_ASSIGN_OR_RETURN(const std::string text,
+                          RealFileSystem().ReadFileUpTo(calibration_, kLongestYaml));
     WEFT_ASSIGN_OR_RETURN(ClusterProfile profile, ParseProfileFile(text, calibration_));
     WEFT_RETURN_IF_ERROR(
         Annotate(CheckProfileFits(profile, all), absl::StrCat("--calibration ", calibration_)));
@@ -247,7 +252,8 @@ absl::Status JobFlags::ReadCosts(const ClusterSpec& all, JobSpec& spec) const {
     spec.costs = std::make_shared<const CostModel>(std::move(costs));
   }
   if (history().empty() || !RealFileSystem().Exists(history())) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(history()));
+  WEFT_ASSIGN_OR_RETURN(const std::string text,
+                        RealFileSystem().ReadFileUpTo(history(), kLongestHistory));
   WEFT_ASSIGN_OR_RETURN(spec.history, ParseRunHistory(text, history()));
   return absl::OkStatus();
 }
@@ -338,13 +344,15 @@ absl::StatusOr<ClusterSpec> JobFlags::AllWorkers() const {
     WEFT_RETURN_IF_ERROR(SetLocalDevices(devices_, cluster));
     return cluster;
   }
-  WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(cluster_file_));
+  WEFT_ASSIGN_OR_RETURN(const std::string text,
+                        RealFileSystem().ReadFileUpTo(cluster_file_, kLongestYaml));
   return ParseClusterFile(text, cluster_file_);
 }
 
 absl::StatusOr<Plan> JobFlags::GivenPlan(const ClusterSpec& cluster) const {
   if (!plan_file_.empty()) {
-    WEFT_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().ReadFile(plan_file_));
+    WEFT_ASSIGN_OR_RETURN(const std::string text,
+                          RealFileSystem().ReadFileUpTo(plan_file_, kLongestYaml));
     return ParsePlanFile(text, plan_file_);
   }
   Plan plan;
