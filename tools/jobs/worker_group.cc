@@ -90,10 +90,13 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(
     *console.err << (flags.connects() ? "waiting for " : "starting ") << order.size()
                  << " worker processes, at most 60 s\n"
                  << std::flush;
-    auto processes = flags.connects()
-                         ? Connect(flags, cluster, order, detection, attended_patience, console)
-                         : StartProcesses(cluster, order, detection);
-    if (!processes.ok()) return WithExitCode(processes.status(), ExitCode::kPlan);
+    auto processes = flags.connects() ? Connect(flags, cluster, order, detection, console)
+                                      : StartProcesses(cluster, order, detection);
+    if (const absl::Status& status = processes.status(); !status.ok()) {
+      // A peer that refuses is no fault of the cluster file.
+      const bool is_refused = absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status);
+      return WithExitCode(status, is_refused ? ExitCode::kRefused : ExitCode::kPlan);
+    }
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
   } else {
