@@ -235,6 +235,8 @@ void ConnectionGate::Run() {
       for (size_t i = 1; i < polled.size() && connection != connections_.end(); ++i) {
         if (polled[i].fd != connection->socket.get()) break;
         const bool has_ended = (polled[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+        // One that sends no more may still listen: once it is not counted, nobody would end it.
+        if (has_ended && !connection->trusted) shutdown(connection->socket.get(), SHUT_RDWR);
         connection = has_ended ? connections_.erase(connection) : std::next(connection);
       }
     }

@@ -127,6 +127,23 @@ TEST(ConnectionGateTest, WhoIsSlowIsEnded) {
   EXPECT_LT(sent, preface.size()) << "it was ended before it had begun";
 }
 
+// A stranger that says that it sends no more is no longer counted: so it is ended.
+TEST(ConnectionGateTest, WhoOnlyListensIsEnded) {
+  const ConnectionLimits limits = {.strangers = 8, .total = 64, .patience = absl::Hours(1)};
+  const auto gate = ConnectionGate::Listen("127.0.0.1:0", limits).value();
+  std::atomic<int> taken = -1;
+  // A server that does not notice.
+  gate->Start([&taken](int, int connection) { taken = connection; });
+  const FileDescriptor caller = Connect(gate->address());
+  ASSERT_TRUE(Await([&] { return taken >= 0; }));
+  EXPECT_FALSE(HasEnded(caller));
+  ASSERT_EQ(shutdown(caller.get(), SHUT_WR), 0);
+  EXPECT_TRUE(Await([&] { return HasEnded(caller); }));
+  EXPECT_EQ(gate->connections(), 0);
+  gate->Stop();
+  close(taken);
+}
+
 TEST(ConnectionGateTest, TheDoorOpensAgainAfterTheLastDescriptor) {
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -136,7 +136,9 @@ class StrangerTest : public ::testing::Test {
 
 TEST_F(StrangerTest, EveryCallWantsTheToken) {
   for (const auto& [what, call] : AllCalls()) {
-    for (const char* const token : {static_cast<const char*>(nullptr), "", "wrong"}) {
+    const std::string longer = absl::StrCat(kToken, "0");
+    for (const char* const token :
+         {static_cast<const char*>(nullptr), "", "wrong", kToken + 1, longer.c_str()}) {
       EXPECT_EQ(Try(call, token), absl::StatusCode::kUnauthenticated) << what;
     }
     EXPECT_NE(Try(call, kToken), absl::StatusCode::kUnauthenticated) << what;
