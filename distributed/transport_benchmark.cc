@@ -1,5 +1,6 @@
-// The gRPC transport against raw sockets, alternating: throughput of one stream of messages, and
-// the time of a small all-reduce. Two threads of one process, as two ranks would be.
+// The gRPC transport against raw sockets, and with TLS against without, alternating: throughput of
+// one stream of messages, and the time of a small all-reduce. Two threads of one process, as two
+// ranks would be.
 //   bazel run -c opt //distributed:transport_benchmark
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,11 +11,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "distributed/keys/cluster_keys.h"
+#include "distributed/keys/key_ring.h"
 #include "distributed/testing/awaited_transfer.h"
 #include "distributed/testing/transport_cluster.h"
 #include "distributed/transport_communicator.h"
@@ -141,6 +147,41 @@ void CompareThroughput(size_t bytes) {
       r.median, r.low, r.high);
 }
 
+// On ports of this machine, which a network card would make slower.
+void CompareTls(size_t bytes) {
+  std::string folder = std::filesystem::temp_directory_path() / "weft-keys-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) std::abort();
+  const auto made = MakeClusterKeys({folder, ParseHosts("127.0.0.1").value(), 30, absl::Now()});
+  if (!made.ok()) std::abort();
+  const int count = static_cast<int>(std::max<size_t>(4, (size_t{256} << 20) / bytes));
+  std::vector<char> source(bytes, 'x'), target(bytes);
+  const auto plain = testing::NewPortCluster(2, nullptr);
+  const auto secured = testing::NewPortCluster(2, KeyRing::Open(folder + "/127.0.0.1").value());
+  const double total = static_cast<double>(bytes) * count * 1e-9;
+  std::vector<double> without, with, ratios;
+  GrpcSeconds(*plain, 1000, source, target, 2);
+  GrpcSeconds(*secured, 1000, source, target, 2);
+  for (int round = 0; round < kRounds; ++round) {
+    // Who comes first changes, as the machine's speed drifts.
+    const auto measure = [&](bool tls) {
+      std::fill(target.begin(), target.end(), '\0');
+      auto& speeds = tls ? with : without;
+      speeds.push_back(total / GrpcSeconds(tls ? *secured : *plain, round, source, target, count));
+      if (target != source) std::abort();
+    };
+    measure(round % 2 == 0);
+    measure(round % 2 != 0);
+    ratios.push_back(without.back() / with.back());
+  }
+  const Spread p = SpreadOf(without), t = SpreadOf(with), r = SpreadOf(ratios);
+  std::printf(
+      "%3zu MiB on ports: without TLS %.2f GB/s (%.2f to %.2f), with %.2f (%.2f to %.2f); time "
+      "with / without %.3f (%.3f to %.3f)\n",
+      bytes >> 20, p.median, p.low, p.high, t.median, t.low, t.high, r.median, r.low, r.high);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
 void MeasureAllReduce(const std::string& kind, int64_t elements) {
   constexpr int kSteps = 300;
   const auto cluster = testing::NewTransportCluster(kind, 2);
@@ -179,6 +220,7 @@ void MeasureAllReduce(const std::string& kind, int64_t elements) {
 
 int main() {
   for (const size_t mebibytes : {1, 16, 64}) weft::CompareThroughput(mebibytes << 20);
+  for (const size_t mebibytes : {1, 16}) weft::CompareTls(mebibytes << 20);
   for (const int64_t elements : {int64_t{1}, int64_t{246} << 8}) {
     weft::MeasureAllReduce("InProcess", elements);
     weft::MeasureAllReduce("Grpc", elements);

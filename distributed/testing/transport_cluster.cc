@@ -54,6 +54,31 @@ class GrpcTransportCluster final : public TransportCluster {
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
+class PortCluster final : public TransportCluster {
+ public:
+  PortCluster(int ranks, const std::shared_ptr<KeyRing>& keys) {
+    JobMembership membership;
+    membership.job_id = kTestJobId;
+    for (int i = 0; i < ranks; ++i) {
+      servers_.push_back(GrpcServer::Start({"127.0.0.1:0", false, {}, {}, keys}).value());
+      membership.addresses.push_back(servers_.back()->address());
+    }
+    for (int i = 0; i < ranks; ++i) {
+      membership.rank = RankId(i);
+      transports_.push_back(servers_[i]->OpenTransport(membership).value());
+    }
+  }
+  ~PortCluster() override {
+    transports_.clear();
+    servers_.clear();
+  }
+  Transport& transport(int rank) override { return *transports_[rank]; }
+
+ private:
+  std::vector<std::unique_ptr<GrpcServer>> servers_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
 template <typename Cluster>
 std::unique_ptr<TransportCluster> NewCluster(int ranks) {
   return std::make_unique<Cluster>(ranks);
@@ -83,6 +108,10 @@ std::unique_ptr<TransportCluster> NewTransportCluster(const std::string& kind, i
     if (kind == transport.kind) return transport.make(ranks);
   }
   return nullptr;
+}
+
+std::unique_ptr<TransportCluster> NewPortCluster(int ranks, std::shared_ptr<KeyRing> keys) {
+  return std::make_unique<PortCluster>(ranks, keys);
 }
 
 }  // namespace weft::testing

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/keys/key_ring.h"
 #include "distributed/transport.h"
 
 namespace weft::testing {
@@ -25,6 +26,9 @@ std::vector<std::string> TransportKinds();
 
 // A cluster of one of these kinds; null for another name.
 std::unique_ptr<TransportCluster> NewTransportCluster(const std::string& kind, int ranks);
+
+// gRPC on ports of 127.0.0.1: TLS with these keys, of a worker on that host; null: no TLS.
+std::unique_ptr<TransportCluster> NewPortCluster(int ranks, std::shared_ptr<KeyRing> keys);
 
 }  // namespace weft::testing
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "distributed/job_token.h"
+#include "distributed/keys/key_ring.h"
 #include "distributed/process/worker_process.h"
 #include "graph/cluster_spec.h"
 #include "platform/clock.h"
@@ -15,11 +16,6 @@
 #include "training/job/trainer.h"
 
 namespace weft {
-namespace {
-
-constexpr char kVersion[] = "bench";
-
-}  // namespace
 
 absl::Status ServeBenchWorker(const std::vector<std::string>& arguments,
                               std::function<InputSourceFactory(FileSystem& files)> open_input) {
@@ -34,9 +30,18 @@ absl::Status ServeBenchWorker(const std::vector<std::string>& arguments,
     if (arguments[i] == "--token-file") {
       WEFT_ASSIGN_OR_RETURN(options.token, ReadTokenFile(arguments[i + 1]));
     }
+    if (arguments[i] == "--keys") {
+      WEFT_ASSIGN_OR_RETURN(options.keys, KeyRing::Open(arguments[i + 1]));
+    }
+  }
+  if (options.listen == kBenchPort) {
+    options.on_listening = [](const std::string& address) {
+      std::printf("%s\n", address.c_str());
+      std::fflush(stdout);
+    };
   }
   options.ends_with_coordinator = true;
-  options.version = kVersion;
+  options.version = kBenchVersion;
   options.device = &CpuDevice();
   options.open_input = std::move(open_input);
   return ServeWorker(options);
@@ -58,8 +63,8 @@ absl::StatusOr<BenchJob> StartBenchJob(const Graph& model, std::shared_ptr<const
   options.workers = workers;
   WEFT_ASSIGN_OR_RETURN(running.cluster, StartLocalCluster(RealProcessLauncher(), options));
   running.coordinator = std::make_unique<Coordinator>(running.cluster->clients());
-  WEFT_RETURN_IF_ERROR(
-      StartJob(*running.coordinator, running.job, spec, kVersion, running.cluster->addresses()));
+  WEFT_RETURN_IF_ERROR(StartJob(*running.coordinator, running.job, spec, kBenchVersion,
+                                running.cluster->addresses()));
   return running;
 }
 

@@ -19,6 +19,11 @@
 
 namespace weft {
 
+// Of coordinator and workers.
+inline constexpr char kBenchVersion[] = "bench";
+// A worker that is to listen here prints the address that it has got, as a line.
+inline constexpr char kBenchPort[] = "127.0.0.1:0";
+
 // What `PROGRAM worker ...` does: `arguments` are those after the program's name.
 absl::Status ServeBenchWorker(const std::vector<std::string>& arguments,
                               std::function<InputSourceFactory(FileSystem& files)> open_input);
