@@ -78,10 +78,10 @@ const std::vector<std::vector<std::string>>& Rooms() {
        "training/recovery/", "training/adaptation/", "training/calibration/",
        "training/verification/"},
       {"tools/console/", "tools/signing/", "tools/flags/", "tools/reports/", "tools/models/",
-       "tools/jobs/", "tools/sweep/", "tools/bench/", "tools/doctor/", "tools/commands/",
-       "tools/command_line/", "tools/"},
-      {"tests/", "tests/attacks/", "tests/cli/", "tests/faults/", "tests/fuzz/", "tests/gpus/",
-       "tests/house/", "tests/soak/"},
+       "tools/jobs/", "tools/sweep/", "tools/bench/", "tools/doctor/", "tools/chaos/",
+       "tools/commands/", "tools/command_line/", "tools/"},
+      {"tests/", "tests/cli/", "tests/faults/", "tests/fuzz/", "tests/gpus/", "tests/house/",
+       "tests/soak/"},
   };
   return *rooms;
 }

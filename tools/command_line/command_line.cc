@@ -286,6 +286,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewRunCommand());
   commands.push_back(NewWorkerCommand());
   commands.push_back(NewClusterCommand());
+  commands.push_back(NewChaosCommand());
   commands.push_back(NewConformanceCommand());
   commands.push_back(NewDoctorCommand());
   commands.push_back(NewOpsCommand());

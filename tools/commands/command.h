@@ -36,6 +36,7 @@ class Command {
 };
 
 std::unique_ptr<Command> NewCalibrateCommand();
+std::unique_ptr<Command> NewChaosCommand();
 std::unique_ptr<Command> NewCheckCommand();
 std::unique_ptr<Command> NewCkptCommand();
 std::unique_ptr<Command> NewClusterCommand();

@@ -12,7 +12,7 @@ namespace weft {
 enum class ExitCode : int {
   kOk = 0,
   kInternal = 1,   // our bug; of `conformance`: a case failed; of `verify` and `ckpt diff`: a value
-                   // differs; of `doctor --need`: the device is not there
+                   // differs; of `doctor --need`: no such device; of `chaos`: a run did not hold
   kUsage = 2,      // flags and arguments
   kModel = 3,      // model rejected
   kPlan = 4,       // cluster, plan or configuration rejected
