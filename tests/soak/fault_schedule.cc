@@ -23,21 +23,40 @@ constexpr char kMisfit[] =
     "worker:[0-9].*(message from rank [0-9] on stream [0-9]+ does not fit: (sequence number|step|"
     "micro-batch|size|job_id|element count|element type) is )|was waiting for ";
 
+// What ReplicaCheck says.
+constexpr char kDiffer[] = "worker:[0-9].* (has other|have other|have different) bits in ";
+
 int64_t Below(std::mt19937_64& random, int64_t end) {
   return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
 }
 
 Mesh DrawMesh(std::mt19937_64& random) {
-  static const std::vector<Mesh> kMeshes = {{.data = 2}, {.data = 3},
-                                            {.data = 4}, {.data = 2, .tensor = 1, .pipeline = 2},
-                                            {.data = 4}, {.data = 1, .tensor = 1, .pipeline = 2}};
+  static const std::vector<Mesh> kMeshes = {
+      {.data = 2, .tensor = 1, .pipeline = 1}, {.data = 3, .tensor = 1, .pipeline = 1},
+      {.data = 4, .tensor = 1, .pipeline = 1}, {.data = 4, .tensor = 1, .pipeline = 1},
+      {.data = 2, .tensor = 1, .pipeline = 2}, {.data = 1, .tensor = 1, .pipeline = 2},
+      {.data = 2, .tensor = 2, .pipeline = 1}};
   return kMeshes[static_cast<size_t>(Below(random, static_cast<int64_t>(kMeshes.size())))];
+}
+
+// A rank that is struck with this one; -1: none.
+int DrawOtherRank(std::mt19937_64& random, Struck struck, int rank, int ranks) {
+  switch (struck) {
+    case Struck::kOne:
+      return -1;
+    case Struck::kTwo:
+      return (rank + 1 + static_cast<int>(Below(random, ranks - 1))) % ranks;
+    case Struck::kHost:
+      return (rank ^ 1) < ranks ? rank ^ 1 : -1;
+  }
+  return -1;
 }
 
 SoakFault DrawFault(std::mt19937_64& random, const FaultRow& row, int ranks) {
   SoakFault fault;
   fault.row = &row;
   fault.rank = static_cast<int>(Below(random, ranks));
+  fault.other_rank = DrawOtherRank(random, row.struck, fault.rank, ranks);
   fault.seconds = row.seconds;
   switch (row.strike) {
     case Strike::kSilence:
@@ -46,6 +65,7 @@ SoakFault DrawFault(std::mt19937_64& random, const FaultRow& row, int ranks) {
       fault.later_sends = 1 + static_cast<int>(Below(random, 4));
       break;
     case Strike::kPause:
+    case Strike::kSlow:
       fault.moment = Below(random, kMessages);
       fault.seconds = row.seconds * static_cast<double>(1 + Below(random, 100)) / 100;
       break;
@@ -53,7 +73,12 @@ SoakFault DrawFault(std::mt19937_64& random, const FaultRow& row, int ranks) {
       fault.moment = Below(random, kCalls);
       break;
     case Strike::kFullDisk:
+    case Strike::kLeave:
+    case Strike::kEnd:
       fault.moment = Below(random, kSoakSteps);
+      break;
+    case Strike::kFlip:
+      fault.moment = 1 + Below(random, kSoakSteps - 1);
       break;
     case Strike::kDiskError:
     case Strike::kDeadDisk:
@@ -76,7 +101,16 @@ const std::vector<FaultRow>& FaultRows() {
       // Noticed by keepalive, after 4 s.
       {"freeze", Strike::kSilence, Harm::kLosesRank, 4},
       {"kill in recovery", Strike::kAsked, Harm::kLosesRank},
+      {"kill of two", Strike::kSilence, Harm::kLosesRank, 0, Kind::kDrop, "", Struck::kTwo},
+      {"kill of a host", Strike::kSilence, Harm::kLosesRank, 0, Kind::kDrop, "", Struck::kHost},
+      {"frozen host", Strike::kSilence, Harm::kLosesRank, 4, Kind::kDrop, "", Struck::kHost},
+      {"kill and return", Strike::kSilence, Harm::kLosesRank, 0, Kind::kDrop, "", Struck::kOne,
+       true},
+      {"host returns", Strike::kSilence, Harm::kLosesRank, 0, Kind::kDrop, "", Struck::kHost, true},
+      {"leave", Strike::kLeave, Harm::kLeaves},
       {"pause", Strike::kPause, Harm::kNone, 3},
+      {"slow worker", Strike::kSlow, Harm::kNone, 0.3},
+      {"flipped variable", Strike::kFlip, Harm::kDiverges, 0, Kind::kDrop, kDiffer},
       {"lost message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDrop, kMisfit},
       {"late message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDelay, kMisfit},
       {"double message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDuplicate, kMisfit},
@@ -85,6 +119,7 @@ const std::vector<FaultRow>& FaultRows() {
       {"withheld credit", Strike::kMessage, Harm::kEndsJob, 0, Kind::kWithholdCredit, kMisfit},
       {"full disk", Strike::kFullDisk, Harm::kSavesLess},
       {"disk error", Strike::kDiskError, Harm::kSavesLess},
+      {"lost coordinator", Strike::kEnd, Harm::kEndsRun},
       {"kill of all", Strike::kDeadDisk, Harm::kEndsSaving},
   };
   return *rows;
@@ -95,13 +130,19 @@ FaultSchedule DrawSchedule(int seed, const FaultRow* row) {
   FaultSchedule schedule;
   schedule.seed = seed;
   schedule.mesh = DrawMesh(random);
+  const bool splits_state =
+      schedule.mesh.data > 1 && schedule.mesh.size() == schedule.mesh.data && Below(random, 4) == 0;
+  if (splits_state) schedule.zero = 1 + static_cast<int>(Below(random, 3));
   schedule.goes_on = Below(random, 4) != 0;
+  schedule.waits = Below(random, 3) == 0;
   schedule.long_stretches = Below(random, 2) != 0;
   schedule.checkpoint_every = 3 + Below(random, 10);
   const std::vector<FaultRow>& rows = FaultRows();
   const int64_t count = 1 + Below(random, 3);
   bool changes_message = false;
   bool breaks_disk = false;
+  bool flips = false;
+  bool takes = false;  // copies away
   for (int64_t i = 0; i < count; ++i) {
     const FaultRow& drawn =
         i == 0 && row != nullptr
@@ -110,6 +151,12 @@ FaultSchedule DrawSchedule(int seed, const FaultRow* row) {
     // A second of these would hide what the first has done.
     if (drawn.strike == Strike::kMessage && std::exchange(changes_message, true)) continue;
     if (IsOfDisk(drawn) && std::exchange(breaks_disk, true)) continue;
+    // A loss at the same moment could take the copy that tells, and a leave as well.
+    const bool takes_copies = drawn.harm == Harm::kLosesRank || drawn.harm == Harm::kLeaves ||
+                              drawn.harm == Harm::kEndsRun;
+    if (takes_copies && flips) continue;
+    if (drawn.strike == Strike::kFlip && (takes || std::exchange(flips, true))) continue;
+    takes |= takes_copies;
     schedule.faults.push_back(DrawFault(random, drawn, schedule.mesh.size()));
     // Nobody is asked unless somebody is lost.
     if (drawn.strike == Strike::kAsked) {
@@ -124,12 +171,16 @@ FaultSchedule DrawSchedule(int seed, const FaultRow* row) {
 }
 
 std::string DescribeSchedule(const FaultSchedule& schedule) {
-  std::string text = absl::StrCat("seed ", schedule.seed, ": ", schedule.mesh.ToString(), ", ",
-                                  schedule.goes_on ? "goes on" : "stops", " at a loss, ",
-                                  schedule.long_stretches ? "many steps" : "one step",
-                                  " at once, saves every ", schedule.checkpoint_every, " steps");
+  std::string text =
+      absl::StrCat("seed ", schedule.seed, ": ", schedule.mesh.ToString(), " zero=", schedule.zero,
+                   ", ", schedule.goes_on ? "goes on" : "stops", " at a loss",
+                   schedule.waits ? " once others have come, " : ", ",
+                   schedule.long_stretches ? "many steps" : "one step", " at once, saves every ",
+                   schedule.checkpoint_every, " steps");
   for (const SoakFault& fault : schedule.faults) {
-    absl::StrAppend(&text, "; ", fault.row->name, " of rank ", fault.rank, " at ", fault.moment);
+    absl::StrAppend(&text, "; ", fault.row->name, " of rank ", fault.rank,
+                    fault.other_rank >= 0 ? absl::StrCat(" and ", fault.other_rank) : "", " at ",
+                    fault.moment);
     if (fault.seconds > 0) absl::StrAppendFormat(&text, " for %.2f s", fault.seconds);
     if (fault.row->message == Kind::kDelay) absl::StrAppend(&text, " by ", fault.later_sends);
   }

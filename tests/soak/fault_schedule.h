@@ -19,18 +19,32 @@ enum class Harm {
   kSavesLess,   // the same, but checkpoints may be missing; each is told
   kLosesRank,   // the rank and its replica are lost; the others go on, where the job may
   kEndsJob,     // an error that says what has happened; what is saved is good
+  kEndsRun,     // all workers end, as those of --local do with their coordinator
   kEndsSaving,  // nothing reaches the disk any more, as after a kill of all processes at once
+  kLeaves,      // the rank leaves; the others go on, or the job saves its state and stops
+  kDiverges,    // copies differ: with three of them it is repaired, with two the job ends
 };
 
 // How a fault strikes.
 enum class Strike {
   kSilence,   // from a message of the rank on, none of its messages arrives and no call is answered
   kPause,     // a message of the rank leaves later
+  kSlow,      // so do many in a row, as where the rank has a fifth of a processor
   kMessage,   // a message of the rank is changed (TransportFault)
   kAsked,     // the rank is lost when it is called after another loss
   kFullDisk,  // from a step on, all changes to the disk fail with ENOSPC
   kDiskError,  // one change to the disk fails with EIO
   kDeadDisk,   // from a change to the disk on, none is made
+  kEnd,        // after a step, all workers end; what is on its way to the disk still arrives
+  kLeave,      // after a step, the rank wants to leave on purpose
+  kFlip,       // after a step, a bit of a variable of the rank flips, where replicas have copies
+};
+
+// Whom kSilence takes.
+enum class Struck {
+  kOne,
+  kTwo,   // and another rank, at the same moment
+  kHost,  // and the rank on the same host: hosts have the ranks 0 and 1, 2 and 3
 };
 
 // A kind of fault. A new one is a row of FaultRows(); one that strikes in a new way also needs a
@@ -39,11 +53,15 @@ struct FaultRow {
   const char* name;
   Strike strike;
   Harm harm;
-  // Of kSilence: the virtual seconds until the others notice. Of kPause: how long at most.
+  // Of kSilence: the virtual seconds until the others notice. Of kPause and kSlow: how long at
+  // most.
   double seconds = 0;
   TransportFault::Kind message = TransportFault::Kind::kDrop;
-  // Of kEndsJob: what the error says, as a regular expression.
+  // Of kEndsJob and kDiverges: what the error says, as a regular expression.
   const char* error = "";
+  // Of kSilence.
+  Struck struck = Struck::kOne;
+  bool returns = false;  // a new worker comes in its place
 };
 
 const std::vector<FaultRow>& FaultRows();
@@ -51,7 +69,8 @@ const std::vector<FaultRow>& FaultRows();
 // One fault of a schedule.
 struct SoakFault {
   const FaultRow* row = nullptr;
-  int rank = 0;  // of the job as it begins
+  int rank = 0;         // of the job as it begins
+  int other_rank = -1;  // that is struck with it; -1: none
   // The how manieth message of the rank, change to the disk, step, or call; from 0.
   int64_t moment = 0;
   double seconds = 0;   // virtual, as in the row
@@ -63,6 +82,8 @@ inline constexpr int64_t kSoakSteps = 40;  // of each job
 struct FaultSchedule {
   int seed = 0;
   Mesh mesh;
+  int zero = 0;                // Plan::zero
+  bool waits = false;          // --on-loss wait
   bool goes_on = true;         // --on-loss continue; else stop
   bool long_stretches = true;  // the loop gives out many steps at once; else one by one
   int64_t checkpoint_every = 0;

@@ -1,9 +1,11 @@
 #include "tests/soak/soak_run.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +17,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "distributed/coordinator.h"
+#include "distributed/worker_client.h"
 #include "graph/graph_builder.h"
+#include "graph/sharding.h"
 #include "ops/testing/test_tensors.h"
 #include "platform/file_system.h"
 #include "platform/folders.h"
@@ -34,6 +38,7 @@
 #include "training/job/resume.h"
 #include "training/job/trainer.h"
 #include "training/recovery/job_recovery.h"
+#include "training/recovery/replica_check.h"
 
 namespace weft::testing {
 namespace {
@@ -67,6 +72,38 @@ absl::StatusOr<Graph> SoakModel() {
   return graph;
 }
 
+// Flips a bit of a variable of one rank between two steps, where replicas have copies of it.
+class FlippingHook final : public LoopHook {
+ public:
+  FlippingHook(const PreparedJob& job, const SoakFault& fault) : job_(job), fault_(fault) {}
+  bool has_struck() const { return has_struck_; }
+
+  int64_t NextCall(int64_t step) const override {
+    return step < fault_.moment ? fault_.moment : std::numeric_limits<int64_t>::max();
+  }
+  absl::StatusOr<std::string> Call(Coordinator& coordinator, int64_t step) override {
+    if (step != fault_.moment || job_.plan.mesh.data < 2 || job_.plan.zero > 0) return "";
+    constexpr int kByte = 2;
+    const std::vector<WorkerClient*>& workers = coordinator.clients();
+    WorkerClient& worker = *workers[static_cast<size_t>(fault_.rank) % workers.size()];
+    // A stage has one of them alone.
+    for (const char* const name : {"w", "v"}) {
+      absl::StatusOr<Tensor> value = worker.ReadVariable(name);
+      if (!value.ok()) continue;
+      static_cast<uint8_t*>(value->raw_data())[kByte] ^= 0x10;
+      // A worker that is lost meanwhile keeps nothing; the step that comes finds that.
+      has_struck_ = worker.WriteVariable(name, *value).ok();
+      break;
+    }
+    return "";
+  }
+
+ private:
+  const PreparedJob& job_;
+  const SoakFault& fault_;
+  bool has_struck_ = false;
+};
+
 // What a run leaves.
 struct RunEnd {
   absl::Status status;
@@ -78,6 +115,8 @@ struct RunEnd {
   std::vector<std::string> notes;     // of damaged checkpoints
   std::vector<std::string> repeated;  // steps that were told twice, or not in order
   std::set<size_t> struck;
+  bool may_go_on = false;  // without a lost worker, as the job said
+  bool stopped = false;    // because a worker left
   bool hung = false;
   absl::Duration turned;
 };
@@ -120,7 +159,8 @@ class SoakJob {
   void StrikeDisk(const FaultSchedule& schedule);
   // Which faults of the disk have come by now.
   void SeeDisk(const FaultSchedule& schedule, RunEnd& end);
-  void TakeProgress(const FaultSchedule& schedule, const TrainProgress& progress, RunEnd& end);
+  void TakeProgress(const FaultSchedule& schedule, const TrainProgress& progress,
+                    SoakWorkers& workers, RunEnd& end);
 
   FakeFileSystem files_;
   FaultyDisk disk_;
@@ -138,6 +178,10 @@ absl::StatusOr<PreparedJob> SoakJob::Prepare(const FaultSchedule& schedule) {
   spec_.plan.commits = schedule.goes_on;
   spec_.plan.micro_batches = kMicroBatches;
   spec_.plan.mesh = schedule.mesh;
+  spec_.plan.zero = schedule.zero;
+  if (schedule.mesh.tensor > 1) {
+    spec_.plan.tensor_shardings = {{"v", AxisSharding::Split(1)}, {"w", AxisSharding::Split(0)}};
+  }
   spec_.checkpoints = true;
   spec_.stall_timeout_seconds = kStallSeconds;
   WEFT_ASSIGN_OR_RETURN(auto data, DataSet::Open(files_, data_spec_));
@@ -167,7 +211,7 @@ void SoakJob::SeeDisk(const FaultSchedule& schedule, RunEnd& end) {
 }
 
 void SoakJob::TakeProgress(const FaultSchedule& schedule, const TrainProgress& progress,
-                           RunEnd& end) {
+                           SoakWorkers& workers, RunEnd& end) {
   const auto expected = end.first_step + static_cast<int64_t>(end.losses.size());
   if (progress.step != expected) {
     end.repeated.push_back(absl::StrCat("step ", progress.step, " is told instead of ", expected));
@@ -175,8 +219,16 @@ void SoakJob::TakeProgress(const FaultSchedule& schedule, const TrainProgress& p
   end.losses[progress.step] = progress.loss;
   for (size_t i = 0; i < schedule.faults.size(); ++i) {
     const SoakFault& fault = schedule.faults[i];
-    if (fault.row->strike != Strike::kFullDisk || fault.moment != progress.step) continue;
-    disk_.FailWith(ENOSPC);
+    if (fault.moment != progress.step) continue;
+    if (fault.row->strike == Strike::kFullDisk) {
+      disk_.FailWith(ENOSPC);
+    } else if (fault.row->strike == Strike::kLeave) {
+      workers.Leave(fault.rank);
+    } else if (fault.row->strike == Strike::kEnd) {
+      workers.EndAll();
+    } else {
+      continue;
+    }
     end.struck.insert(i);
   }
 }
@@ -212,18 +264,42 @@ absl::Status SoakJob::Train(const FaultSchedule& schedule, RunEnd& end) {
   };
   recovery_options.say = [&](const std::string& line) { end.told.push_back(line); };
   recovery_options.clock = &clock;
+  recovery_options.source = &workers.source();
+  if (schedule.waits) recovery_options.wait = absl::Seconds(60);
   JobRecovery recovery(job, recovery_options);
+  end.may_go_on = spec_.commits;
   if (spec_.commits) options.losses = &recovery;
+  // Replicas are compared after each step, where a bit flips.
+  std::vector<std::unique_ptr<FlippingHook>> flips;
+  std::map<size_t, const FlippingHook*> flip_of;  // by fault
+  for (size_t i = 0; i < schedule.faults.size(); ++i) {
+    if (schedule.faults[i].row->strike != Strike::kFlip) continue;
+    flips.push_back(std::make_unique<FlippingHook>(job, schedule.faults[i]));
+    flip_of[i] = flips.back().get();
+    options.hooks.push_back(flips.back().get());
+  }
+  ReplicaCheckOptions check_options;
+  check_options.every = 1;
+  check_options.say = [](const std::string&) {};
+  check_options.clock = &clock;
+  ReplicaCheck check(job, options.first_step, check_options);
+  if (!flips.empty()) options.hooks.push_back(&check);
   const auto result = weft::Train(coordinator, job, options, [&](const TrainProgress& progress) {
-    TakeProgress(schedule, progress, end);
+    TakeProgress(schedule, progress, workers, end);
   });
+  for (const auto& [fault, flip] : flip_of) {
+    if (flip->has_struck()) end.struck.insert(fault);
+  }
   for (size_t i = 0; i < schedule.faults.size(); ++i) {
     if (workers.has_struck(i)) end.struck.insert(i);
   }
   SeeDisk(schedule, end);
   end.hung = keeper.has_ended_it();
   end.turned = keeper.turned();
-  if (result.ok()) end.parameters = result->parameters;
+  if (result.ok()) {
+    end.parameters = result->parameters;
+    end.stopped = result->stopped;
+  }
   return result.status();
 }
 
@@ -235,28 +311,31 @@ RunEnd SoakJob::Run(const FaultSchedule& schedule) {
   return end;
 }
 
-// What one worker that nobody disturbs comes to.
-const RunEnd& Undisturbed() {
-  static const auto* const end = new RunEnd([] {
-    FaultSchedule schedule;
-    schedule.checkpoint_every = kSoakSteps;
-    SoakJob job;
-    return job.Run(schedule);
-  }());
-  return *end;
+// What one replica of one stage that nobody disturbs comes to. Shards of a tensor split sums, so
+// they have bits of their own.
+const RunEnd& Undisturbed(int tensor) {
+  static auto* const ends = new std::map<int, RunEnd>;
+  const auto found = ends->find(tensor);
+  if (found != ends->end()) return found->second;
+  FaultSchedule schedule;
+  schedule.mesh.tensor = tensor;
+  schedule.checkpoint_every = kSoakSteps;
+  SoakJob job;
+  return ends->emplace(tensor, job.Run(schedule)).first->second;
 }
 
 // The job may go on after these losses: a replica is left that has lost nobody.
-bool MayGoOn(const FaultSchedule& schedule, const std::set<int>& lost) {
+bool MayGoOn(const FaultSchedule& schedule, const RunEnd& end, const std::set<int>& lost) {
   std::set<int> replicas;
   for (const int rank : lost) replicas.insert(schedule.mesh.CoordinateOf(RankId(rank)).data);
-  return schedule.goes_on && static_cast<int>(replicas.size()) < schedule.mesh.data;
+  return end.may_go_on && static_cast<int>(replicas.size()) < schedule.mesh.data;
 }
 
-void CompareWithUndisturbed(const char* run, const RunEnd& end,
+void CompareWithUndisturbed(const char* run, const FaultSchedule& schedule, const RunEnd& end,
                             std::vector<std::string>& complaints) {
-  const RunEnd& expected = Undisturbed();
+  const RunEnd& expected = Undisturbed(schedule.mesh.tensor);
   for (const auto& [name, value] : expected.parameters) {
+    if (end.stopped) break;  // its steps are compared, and what is resumed from it
     const auto found = end.parameters.find(name);
     if (found == end.parameters.end() || !BitwiseEqual(found->second, value)) {
       complaints.push_back(absl::StrCat(run, ": the weights '", name, "' are others"));
@@ -273,7 +352,7 @@ void CompareWithUndisturbed(const char* run, const RunEnd& end,
     complaints.push_back(absl::StrCat(run, ": ", text));
   }
   const int64_t steps = end.first_step + static_cast<int64_t>(end.losses.size());
-  if (end.repeated.empty() && steps != kSoakSteps) {
+  if (end.repeated.empty() && !end.stopped && steps != kSoakSteps) {
     complaints.push_back(absl::StrCat(run, ": ended after step ", steps));
   }
 }
@@ -283,9 +362,10 @@ bool NamesAFault(const FaultSchedule& schedule, const RunEnd& end, const std::se
   const std::string text = end.status.ToString();
   for (const size_t i : end.struck) {
     const FaultRow& row = *schedule.faults[i].row;
-    if (row.harm == Harm::kEndsJob && std::regex_search(text, std::regex(row.error))) return true;
+    const bool may_end = row.harm == Harm::kEndsJob || row.harm == Harm::kDiverges;
+    if (may_end && std::regex_search(text, std::regex(row.error))) return true;
   }
-  if (MayGoOn(schedule, lost)) return false;
+  if (MayGoOn(schedule, end, lost)) return false;
   for (const int rank : lost) {
     if (absl::StrContains(text, absl::StrCat("worker:", rank))) return true;
   }
@@ -296,22 +376,44 @@ void JudgeRun(const FaultSchedule& schedule, const RunEnd& end, SoakOutcome& out
   std::vector<std::string>& complaints = outcome.complaints;
   std::set<int> lost;
   bool breaks_disk = false;
+  bool leaves = false;
+  bool diverges = false;
   for (const size_t i : end.struck) {
     const SoakFault& fault = schedule.faults[i];
     outcome.struck.insert(fault.row->name);
-    if (fault.row->harm == Harm::kLosesRank) lost.insert(fault.rank);
+    if (fault.row->harm == Harm::kLosesRank) {
+      lost.insert(fault.rank);
+      if (fault.other_rank >= 0) lost.insert(fault.other_rank);
+    }
+    for (int rank = 0; fault.row->harm == Harm::kEndsRun && rank < schedule.mesh.size(); ++rank) {
+      lost.insert(rank);
+    }
+    leaves |= fault.row->harm == Harm::kLeaves;
+    diverges |= fault.row->harm == Harm::kDiverges;
     breaks_disk |= fault.row->harm == Harm::kSavesLess || fault.row->harm == Harm::kEndsSaving;
   }
-  outcome.losses = static_cast<int>(end.told.size());
+  std::string first_loss;
+  for (const std::string& line : end.told) {
+    outcome.joins += absl::StartsWith(line, "joined ") || absl::StrContains(line, " in its place");
+    if (!absl::StartsWith(line, "lost ")) continue;
+    if (outcome.losses++ == 0) first_loss = line;
+  }
   outcome.turned = end.turned;
   if (end.hung) complaints.push_back("the run hung");
-  if (lost.empty() && !end.told.empty()) {
-    complaints.push_back(absl::StrCat("a loss without a cause: ", end.told.front()));
+  outcome.stopped = end.stopped;
+  if (lost.empty() && !first_loss.empty()) {
+    complaints.push_back(absl::StrCat("a loss without a cause: ", first_loss));
+  }
+  if (end.stopped && !leaves) complaints.push_back("it stopped, and nobody left");
+  if (diverges && lost.empty() && !leaves && schedule.mesh.data > 2 && !end.status.ok() &&
+      absl::IsDataLoss(end.status)) {
+    complaints.push_back(absl::StrCat("a flip was not repaired, though most copies were equal: ",
+                                      end.status.ToString()));
   }
   if (lost.empty() && !breaks_disk && !end.warnings.empty() && end.status.ok()) {
     complaints.push_back(absl::StrCat("no checkpoint, without a cause: ", end.warnings.front()));
   }
-  if (end.status.ok()) return CompareWithUndisturbed("the run", end, complaints);
+  if (end.status.ok()) return CompareWithUndisturbed("the run", schedule, end, complaints);
   outcome.error = end.status.ToString();
   if (!NamesAFault(schedule, end, lost)) {
     complaints.push_back(absl::StrCat("the run ended by: ", outcome.error));
@@ -322,13 +424,15 @@ void JudgeRun(const FaultSchedule& schedule, const RunEnd& end, SoakOutcome& out
 
 SoakOutcome RunSchedule(const FaultSchedule& schedule) {
   SoakOutcome outcome;
-  if (!Undisturbed().status.ok()) {
+  const RunEnd& undisturbed = Undisturbed(schedule.mesh.tensor);
+  if (!undisturbed.status.ok()) {
     outcome.complaints.push_back(
-        absl::StrCat("the undisturbed run: ", Undisturbed().status.ToString()));
+        absl::StrCat("the undisturbed run: ", undisturbed.status.ToString()));
     return outcome;
   }
   SoakJob job;
-  JudgeRun(schedule, job.Run(schedule), outcome);
+  const RunEnd end = job.Run(schedule);
+  JudgeRun(schedule, end, outcome);
   FaultSchedule calm = schedule;
   calm.faults.clear();
   const RunEnd resumed = job.Run(calm);
@@ -337,7 +441,12 @@ SoakOutcome RunSchedule(const FaultSchedule& schedule) {
     outcome.complaints.push_back(absl::StrCat("the resumed run: ", resumed.status.ToString()));
     return outcome;
   }
-  CompareWithUndisturbed("the resumed run", resumed, outcome.complaints);
+  CompareWithUndisturbed("the resumed run", schedule, resumed, outcome.complaints);
+  const auto done = static_cast<int64_t>(end.losses.size());
+  if (end.stopped && end.warnings.empty() && resumed.first_step != done) {
+    outcome.complaints.push_back(
+        absl::StrCat("it stopped after step ", done, ", and resumed from ", resumed.first_step));
+  }
   for (const std::string& note : resumed.notes) {
     outcome.complaints.push_back(absl::StrCat("a checkpoint that was named is damaged: ", note));
   }

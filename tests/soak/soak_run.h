@@ -18,6 +18,8 @@ struct SoakOutcome {
   std::vector<std::string> complaints;
   std::set<std::string> struck;  // rows of the faults that have come
   int losses = 0;                // after which the job went on
+  int joins = 0;                 // of new workers
+  bool stopped = false;          // because a worker left that the job needs
   std::string error;             // with which it ended; "" = it came to its end
   int64_t resumed_from = 0;      // the step that the run after it began with
   absl::Duration turned;         // virtual time that passed in waits

@@ -1,19 +1,18 @@
 // Jobs under seeded schedules of faults: none hangs, and none comes to a wrong result.
 //
-// WEFT_SEEDS: how many (26). WEFT_FIRST_SEED: which is the first (1).
+// WEFT_SEEDS: how many (two for each kind of fault). WEFT_FIRST_SEED: which is the first (1).
 #include <cstdlib>
 #include <iostream>
-#include <map>
+#include <set>
 #include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/time/time.h"
+#include "graph/plan.h"
 #include "gtest/gtest.h"
 #include "tests/soak/fault_schedule.h"
 #include "tests/soak/soak_run.h"
+#include "tests/soak/soak_tally.h"
 
 namespace weft::testing {
 namespace {
@@ -24,53 +23,23 @@ int FromEnvironment(const char* name, int otherwise) {
   return value != nullptr && absl::SimpleAtoi(value, &number) ? number : otherwise;
 }
 
-// What a kind of fault has done, over all schedules that had it.
-struct FaultTally {
-  int schedules = 0;
-  int struck = 0;
-  int went_on = 0;  // after a loss
-  int ended = 0;    // by an error
-};
-
 TEST(SoakTest, NoScheduleHangsOrComesToAWrongResult) {
-  const std::vector<FaultRow>& rows = FaultRows();
+  const int rows = static_cast<int>(FaultRows().size());
   const int first = FromEnvironment("WEFT_FIRST_SEED", 1);
-  const int seeds = FromEnvironment("WEFT_SEEDS", 2 * static_cast<int>(rows.size()));
-  std::map<std::string, FaultTally> tallies;
+  const int seeds = FromEnvironment("WEFT_SEEDS", 2 * rows);
+  SoakTally tally;
   for (int seed = first; seed < first + seeds; ++seed) {
-    const FaultRow& row = rows[static_cast<size_t>(seed) % rows.size()];
-    const FaultSchedule schedule = DrawSchedule(seed, &row);
+    const FaultSchedule schedule = SoakTally::ScheduleOf(seed);
     const SoakOutcome outcome = RunSchedule(schedule);
-    EXPECT_TRUE(outcome.complaints.empty())
-        << DescribeSchedule(schedule) << "\n  " << absl::StrJoin(outcome.complaints, "\n  ")
-        << "\n  error: " << outcome.error << "\nagain: bazel test //tests/soak:soak_test "
-        << "--nocache_test_results --test_output=all --test_env=WEFT_SEEDS=1 "
-        << "--test_env=WEFT_FIRST_SEED=" << seed;
-    if (seeds == 1) {
-      std::cout << DescribeSchedule(schedule)
-                << "\n  struck: " << absl::StrJoin(outcome.struck, ", ") << "; " << outcome.losses
-                << " losses, resumed from step " << outcome.resumed_from << ", waited "
-                << absl::FormatDuration(outcome.turned) << "\n  error: " << outcome.error << "\n";
-    }
-    for (const SoakFault& fault : schedule.faults) {
-      FaultTally& tally = tallies[fault.row->name];
-      ++tally.schedules;
-      if (!outcome.struck.contains(fault.row->name)) continue;
-      ++tally.struck;
-      tally.went_on += outcome.losses > 0 ? 1 : 0;
-      tally.ended += outcome.error.empty() ? 0 : 1;
-    }
+    EXPECT_TRUE(outcome.complaints.empty()) << ComplaintText(schedule, outcome);
+    tally.Add(schedule, outcome);
   }
-  std::cout << absl::StrFormat("%-18s%10s%10s%10s%10s\n", "fault", "schedules", "struck", "went on",
-                               "ended");
-  for (const FaultRow& row : rows) {
-    const FaultTally& tally = tallies[row.name];
-    std::cout << absl::StrFormat("%-18s%10d%10d%10d%10d\n", row.name, tally.schedules, tally.struck,
-                                 tally.went_on, tally.ended);
-    // A kind of fault that never comes tests nothing.
-    if (seeds >= 5 * static_cast<int>(rows.size())) {
-      EXPECT_GT(tally.struck, 0) << row.name;
-    }
+  std::cout << tally.Text();
+  // A kind of fault that never comes tests nothing, nor does a loss that always ends the job.
+  if (seeds < 5 * rows) return;
+  for (const FaultRow& row : FaultRows()) EXPECT_GT(tally.struck(row.name), 0) << row.name;
+  for (const char* const row : {"kill", "freeze", "kill of a host", "kill and return"}) {
+    EXPECT_GT(tally.went_on(row), 0) << row;
   }
 }
 
@@ -82,13 +51,50 @@ TEST(FaultScheduleTest, IsTheSameForTheSameSeed) {
             DescribeSchedule(DrawSchedule(2)).substr(7));
 }
 
+TEST(FaultScheduleTest, DrawsEachMesh) {
+  std::set<std::string> meshes;
+  for (int seed = 0; seed < 500; ++seed) {
+    const FaultSchedule schedule = DrawSchedule(seed);
+    meshes.insert(absl::StrCat(schedule.mesh.ToString(), " zero=", schedule.zero));
+  }
+  for (const Mesh& mesh :
+       {Mesh{2, 1, 1}, Mesh{4, 1, 1}, Mesh{2, 1, 2}, Mesh{1, 1, 2}, Mesh{2, 2, 1}}) {
+    EXPECT_TRUE(meshes.contains(absl::StrCat(mesh.ToString(), " zero=0"))) << mesh.ToString();
+  }
+  for (const int zero : {1, 2, 3}) {
+    EXPECT_TRUE(meshes.contains(absl::StrCat(Mesh{4, 1, 1}.ToString(), " zero=", zero))) << zero;
+  }
+}
+
+TEST(FaultScheduleTest, StrikesTheRanksOfOneHostTogether) {
+  for (const FaultRow& row : FaultRows()) {
+    if (row.struck != Struck::kHost) continue;
+    for (int seed = 0; seed < 100; ++seed) {
+      const FaultSchedule schedule = DrawSchedule(seed, &row);
+      const SoakFault& fault = schedule.faults.front();
+      if (fault.other_rank < 0) {
+        EXPECT_EQ(fault.rank, schedule.mesh.size() - 1) << DescribeSchedule(schedule);
+      } else {
+        EXPECT_EQ(fault.other_rank / 2, fault.rank / 2) << DescribeSchedule(schedule);
+        EXPECT_NE(fault.other_rank, fault.rank);
+      }
+    }
+  }
+}
+
 TEST(FaultScheduleTest, HasNoSecondFaultThatHidesAnother) {
   for (int seed = 0; seed < 1000; ++seed) {
     int messages = 0;
+    int flips = 0;
+    int losses = 0;
     for (const SoakFault& fault : DrawSchedule(seed).faults) {
       messages += fault.row->strike == Strike::kMessage ? 1 : 0;
+      flips += fault.row->strike == Strike::kFlip ? 1 : 0;
+      losses += fault.row->harm == Harm::kLosesRank || fault.row->harm == Harm::kLeaves ? 1 : 0;
     }
     EXPECT_LE(messages, 1) << seed;
+    EXPECT_LE(flips, 1) << seed;
+    EXPECT_TRUE(flips == 0 || losses == 0) << seed;
   }
 }
 

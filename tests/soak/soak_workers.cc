@@ -1,6 +1,7 @@
 #include "tests/soak/soak_workers.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <utility>
@@ -14,6 +15,12 @@
 #include "tensor/cpu_device.h"
 
 namespace weft::testing {
+namespace {
+
+// That a slow rank sends late, one after the other.
+constexpr int64_t kSlowMessages = 40;
+
+}  // namespace
 
 // What befalls one worker, and how a coordinator reaches it.
 class SoakWorkers::Rank final : public WorkerClient {
@@ -37,13 +44,12 @@ class SoakWorkers::Rank final : public WorkerClient {
       const int64_t message = state().sends++;
       for (const size_t i : faults_) {
         const SoakFault& fault = all_.schedule_.faults[i];
-        if (fault.moment != message) continue;
-        if (fault.row->strike == Strike::kAsked || state().silent) continue;
-        if (fault.row->strike == Strike::kPause) pause = fault.seconds;
-        if (fault.row->strike == Strike::kSilence) FallSilent(fault.seconds);
-        if (fault.row->strike == Strike::kFullDisk || fault.row->strike == Strike::kDiskError ||
-            fault.row->strike == Strike::kDeadDisk) {
-          continue;
+        if (state().silent || !StrikesAt(fault, message)) continue;
+        if (fault.row->strike == Strike::kSilence) {
+          FallSilent(number_, fault.seconds);
+          if (fault.other_rank >= 0) FallSilent(fault.other_rank, fault.seconds);
+        } else if (fault.row->strike != Strike::kMessage) {
+          pause = fault.seconds;
         }
         all_.struck_.insert(i);
       }
@@ -79,8 +85,11 @@ class SoakWorkers::Rank final : public WorkerClient {
     worker_->Abort(absl::UnavailableError("the process was killed"));
   }
 
+  void Leave() { leaves_ = true; }
+
   // ---- WorkerClient
 
+  bool is_leaving() const override { return leaves_.load(); }
   std::string name() const override { return worker_->name(); }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
     if (membership.continues_job_id != 0) BeAsked();
@@ -117,12 +126,27 @@ class SoakWorkers::Rank final : public WorkerClient {
   }
 
  private:
+  // Of what comes with messages.
+  static bool StrikesAt(const SoakFault& fault, int64_t message) {
+    switch (fault.row->strike) {
+      case Strike::kSilence:
+      case Strike::kPause:
+      case Strike::kMessage:
+        return fault.moment == message;
+      case Strike::kSlow:
+        return fault.moment <= message && message < fault.moment + kSlowMessages;
+      default:
+        return false;
+    }
+  }
   State& state() ABSL_EXCLUSIVE_LOCKS_REQUIRED(all_.mutex_) {
     return all_.states_[static_cast<size_t>(number_)];
   }
-  void FallSilent(double seconds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(all_.mutex_) {
-    state().silent = true;
-    state().noticed_at = all_.clock_.Now() + absl::Seconds(seconds);
+  void FallSilent(int rank, double seconds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(all_.mutex_) {
+    State& fallen = all_.states_[static_cast<size_t>(rank)];
+    if (fallen.silent) return;
+    fallen.silent = true;
+    fallen.noticed_at = all_.clock_.Now() + absl::Seconds(seconds);
     all_.changed_.NotifyAll();
   }
   // A call that comes after a loss.
@@ -173,7 +197,20 @@ class SoakWorkers::Rank final : public WorkerClient {
   SoakWorkers& all_;
   const int number_;
   std::vector<size_t> faults_;  // numbers in the schedule
+  std::atomic<bool> leaves_{false};
   std::unique_ptr<Worker> worker_;
+};
+
+// Where a job gets workers in the places of lost ones.
+class SoakWorkers::Source final : public WorkerSource {
+ public:
+  explicit Source(SoakWorkers& all) : all_(all) {}
+  void Want(int place) override { all_.Want(place); }
+  bool is_expected() const override { return all_.is_expected(); }
+  std::vector<Arrival> Take(absl::Time deadline) override { return all_.Take(deadline); }
+
+ private:
+  SoakWorkers& all_;
 };
 
 // What a rank sends, as long as it is not silent.
@@ -205,23 +242,15 @@ class SoakWorkers::RankTransport final : public Transport {
 
 SoakWorkers::SoakWorkers(const FaultSchedule& schedule, const InputSourceFactory& open_input,
                          const std::string& version, FileSystem& checkpoint_files, FakeClock& clock)
-    : schedule_(schedule), clock_(clock), states_(static_cast<size_t>(schedule.mesh.size())) {
-  for (int i = 0; i < schedule.mesh.size(); ++i) {
-    DeviceInfo info;
-    info.index = i;
-    devices_.push_back(NewCpuDevice(info));
-    ranks_.push_back(std::make_unique<Rank>(*this, i));
-    WorkerEnvironment environment;
-    environment.name = absl::StrCat("worker:", i, " (in this process)");
-    environment.device = devices_.back().get();
-    environment.clock = &clock;
-    environment.open_input = open_input;
-    environment.version = version;
-    environment.checkpoint_files = &checkpoint_files;
-    environment.open_transport = [this, i](const JobMembership& job) {
-      return OpenTransport(i, job);
-    };
-    ranks_.back()->Own(NewWorker(std::move(environment)));
+    : schedule_(schedule),
+      open_input_(open_input),
+      version_(version),
+      checkpoint_files_(checkpoint_files),
+      clock_(clock),
+      source_(std::make_unique<Source>(*this)) {
+  {
+    MutexLock lock(mutex_);
+    for (int i = 0; i < schedule.mesh.size(); ++i) AddRank();
   }
   noticing_ = std::thread([this] { Notice(); });
 }
@@ -229,12 +258,39 @@ SoakWorkers::SoakWorkers(const FaultSchedule& schedule, const InputSourceFactory
 SoakWorkers::~SoakWorkers() {
   EndAll();
   noticing_.join();
-  ranks_.clear();  // before the hubs that their transports use
+  std::vector<std::unique_ptr<Rank>> ranks;
+  {
+    MutexLock lock(mutex_);
+    ranks.swap(ranks_);
+  }
+  ranks
+      .clear();  // before the hubs that their transports use, and without the lock, which they take
 }
 
-absl::StatusOr<std::unique_ptr<Transport>> SoakWorkers::OpenTransport(int worker,
+SoakWorkers::Rank& SoakWorkers::AddRank() {
+  const int number = static_cast<int>(ranks_.size());
+  DeviceInfo info;
+  info.index = number;
+  devices_.push_back(NewCpuDevice(info));
+  states_.emplace_back();
+  ranks_.push_back(std::make_unique<Rank>(*this, number));
+  Rank& rank = *ranks_.back();
+  WorkerEnvironment environment;
+  environment.name = absl::StrCat("worker:", number, " (in this process)");
+  environment.device = devices_.back().get();
+  environment.clock = &clock_;
+  environment.open_input = open_input_;
+  environment.version = version_;
+  environment.checkpoint_files = &checkpoint_files_;
+  environment.open_transport = [this, &rank](const JobMembership& job) {
+    return OpenTransport(rank, job);
+  };
+  rank.Own(NewWorker(std::move(environment)));
+  return rank;
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> SoakWorkers::OpenTransport(Rank& rank,
                                                                       const JobMembership& job) {
-  Rank& rank = *ranks_[static_cast<size_t>(worker)];
   const std::vector<TransportFault> faults = rank.MessageFaults();
   MutexLock lock(mutex_);
   if (hubs_.empty() || job.job_id != job_id_) {
@@ -244,6 +300,52 @@ absl::StatusOr<std::unique_ptr<Transport>> SoakWorkers::OpenTransport(int worker
   return std::make_unique<RankTransport>(
       rank, activity_,
       std::make_unique<FaultInjectingTransport>(hubs_.back()->NewTransport(job.rank), faults));
+}
+
+WorkerSource& SoakWorkers::source() const { return *source_; }
+
+void SoakWorkers::Leave(int rank) {
+  MutexLock lock(mutex_);
+  ranks_[static_cast<size_t>(rank)]->Leave();
+}
+
+void SoakWorkers::Want(int place) {
+  MutexLock lock(mutex_);
+  for (const SoakFault& fault : schedule_.faults) {
+    const bool is_hit = fault.rank == place || fault.other_rank == place;
+    if (!fault.row->returns || !is_hit || !returned_.insert(place).second) continue;
+    awaited_.push_back(
+        {place, 1 + static_cast<int>(fault.moment % 5), clock_.Now() + absl::Seconds(1)});
+    return;
+  }
+}
+
+bool SoakWorkers::is_expected() const {
+  MutexLock lock(mutex_);
+  return !awaited_.empty() && !ending_;
+}
+
+std::vector<Arrival> SoakWorkers::Take(absl::Time deadline) {
+  std::vector<Arrival> arrivals;
+  MutexLock lock(mutex_);
+  for (Awaited& awaited : awaited_) --awaited.looks;
+  while (!ending_) {
+    const absl::Time now = clock_.Now();
+    absl::Time next = deadline;
+    for (size_t i = 0; i < awaited_.size();) {
+      if (awaited_[i].looks > 0 && awaited_[i].at > now) {
+        next = std::min(next, awaited_[i].at);
+        ++i;
+        continue;
+      }
+      arrivals.push_back({awaited_[i].place, &AddRank(), ""});
+      awaited_.erase(awaited_.begin() + static_cast<std::ptrdiff_t>(i));
+      ++activity_;
+    }
+    if (!arrivals.empty() || awaited_.empty() || now >= deadline) break;
+    clock_.WaitUntil(changed_, mutex_, next);
+  }
+  return arrivals;
 }
 
 void SoakWorkers::Notice() {
@@ -267,8 +369,11 @@ void SoakWorkers::Notice() {
 }
 
 std::vector<WorkerClient*> SoakWorkers::clients() const {
+  MutexLock lock(mutex_);
   std::vector<WorkerClient*> clients;
-  for (const auto& rank : ranks_) clients.push_back(rank.get());
+  for (int i = 0; i < schedule_.mesh.size(); ++i) {
+    clients.push_back(ranks_[static_cast<size_t>(i)].get());
+  }
   return clients;
 }
 
