@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-using Json = nlohmann::json;
+using ImageJson = nlohmann::json;
 
 constexpr int64_t kVariableAlignment = 64;
 constexpr int kImageHeaderDepth = 3;
@@ -29,10 +29,10 @@ int64_t Aligned(int64_t bytes) {
   return (bytes + kVariableAlignment - 1) / kVariableAlignment * kVariableAlignment;
 }
 
-Json EntryJson(const VariableShard& shard) {
+ImageJson EntryJson(const VariableShard& shard) {
   const std::vector<int64_t> dims(shard.global_shape.dims().begin(),
                                   shard.global_shape.dims().end());
-  Json json = {
+  ImageJson json = {
       {"name", shard.name}, {"dtype", std::string(DTypeName(shard.dtype))}, {"shape", dims}};
   if (shard.tensor_sharding.is_split() && shard.tensor_shards > 1) {
     json["sharding"] = shard.tensor_sharding.ToString();
@@ -62,19 +62,19 @@ int64_t Place(SnapshotLayout& layout) {
 class EntryReader {
  public:
   explicit EntryReader(const std::string& name) : name_(name) {}
-  absl::StatusOr<VariableShard> Read(const Json& json);
+  absl::StatusOr<VariableShard> Read(const ImageJson& json);
   absl::Status Damaged(const std::string& what) const {
     return absl::DataLossError(
         absl::StrCat("\"", absl::Utf8SafeCEscape(name_), "\" is damaged: ", what));
   }
 
  private:
-  static std::string Text(const Json& json, const char* key) {
+  static std::string Text(const ImageJson& json, const char* key) {
     const auto found = json.find(key);
     return found != json.end() && found->is_string() ? found->get<std::string>() : "";
   }
   // `missing` where there is none; -1 where it is no number of cuts.
-  static int Number(const Json& json, const char* key, int missing) {
+  static int Number(const ImageJson& json, const char* key, int missing) {
     const auto found = json.find(key);
     if (found == json.end()) return missing;
     if (!found->is_number_unsigned()) return -1;
@@ -85,7 +85,7 @@ class EntryReader {
   const std::string& name_;
 };
 
-absl::StatusOr<VariableShard> EntryReader::Read(const Json& json) {
+absl::StatusOr<VariableShard> EntryReader::Read(const ImageJson& json) {
   if (!json.is_object()) return Damaged("an entry of its header is no object");
   VariableShard shard;
   shard.name = Text(json, "name");
@@ -99,7 +99,7 @@ absl::StatusOr<VariableShard> EntryReader::Read(const Json& json) {
   const auto shape = json.find("shape");
   if (shape == json.end() || !shape->is_array()) return damaged("has no shape");
   std::vector<int64_t> dims;
-  for (const Json& dim : *shape) {
+  for (const ImageJson& dim : *shape) {
     const bool good =
         dim.is_number_unsigned() && dim.get<uint64_t>() <= static_cast<uint64_t>(kMaxDim);
     if (!good) return damaged("has a shape that no tensor has");
@@ -151,13 +151,13 @@ SnapshotLayout LayOutSnapshot(std::vector<VariableShard> shards) {
   std::sort(shards.begin(), shards.end(),
             [](const VariableShard& a, const VariableShard& b) { return a.name < b.name; });
   SnapshotLayout layout;
-  Json json = Json::array();
+  ImageJson json = ImageJson::array();
   for (VariableShard& shard : shards) {
     json.push_back(EntryJson(shard));
     shard.is_primary = true;
     layout.entries.push_back({std::move(shard), 0});
   }
-  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json.dump(-1, ' ', false, ImageJson::error_handler_t::replace);
   const auto whole = kSnapshotLengthBytes + static_cast<int64_t>(text.size());
   text.append(static_cast<size_t>(Aligned(whole) - whole), ' ');
   const auto length = static_cast<uint64_t>(text.size());
@@ -203,11 +203,12 @@ absl::StatusOr<SnapshotLayout> ParseSnapshot(std::span<const std::byte> header, 
   const absl::Status within =
       CheckJsonLimits(text, {kMaxSnapshotHeaderBytes, kImageHeaderDepth, kMaxImageValues});
   if (!within.ok()) return reader.Damaged(absl::StrCat("its header is ", within.message()));
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const ImageJson json =
+      ImageJson::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_array()) return reader.Damaged("its header is no list of variables");
   std::set<std::string> names;
   int64_t left = image_bytes;
-  for (const Json& entry : json) {
+  for (const ImageJson& entry : json) {
     WEFT_ASSIGN_OR_RETURN(VariableShard shard, reader.Read(entry));
     // Before anything is multiplied: elements are at least a bit.
     const int64_t elements = shard.local_shape.num_elements();

@@ -226,7 +226,7 @@ const std::vector<ReplacedName>& ReplacedNames() {
       // X.509 has certificates, too.
       {"certificate",
        "memory requirement",
-       {"distributed/keys/", "distributed/grpc/", "docs/security.md"},
+       {"distributed/keys/", "distributed/grpc/", "docs/security.md", "docs/attacks.md"},
        {"distributed/", "executor/", "training/", "docs/"}},
       // Training.
       {"SpeedWatch", "StragglerDetector"},

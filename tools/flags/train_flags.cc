@@ -19,8 +19,8 @@ const std::set<std::string>& FlagsOfRuns() {
       // When the run is saved, measured and ended. --checkpoint itself takes memory.
       "checkpoint-every", "keep", "resume", "until", "patience", "best",
       // What watches the steps. --noise-scale has programs of its own for the steps that measure.
-      "rebalance", "on-loss", "replicate", "wait", "detect", "digest-every", "on-divergence",
-      "check-numerics", "noise-scale",
+      "rebalance", "on-loss", "replicate", "wait", "listen", "detect", "digest-every",
+      "on-divergence", "check-numerics", "noise-scale",
       // What is written. The gradients of --save-gradients come from a program of their own, which
       // the first step alone runs.
       "out", "ema-out", "adapters-out", "export-mode", "metrics", "tensorboard", "save-gradients",

@@ -148,8 +148,8 @@ std::string CheckOneStep(const std::vector<WorkerClient*>& clients,
 }
 
 // Those of the job hold what they have, as the state after this step.
-absl::Status HoldAll(const std::vector<WorkerClient*>& clients, const std::vector<KeptJob>& kept,
-                     const KeptState& state) {
+absl::Status HoldKept(const std::vector<WorkerClient*>& clients, const std::vector<KeptJob>& kept,
+                      const KeptState& state) {
   std::vector<absl::Status> held(clients.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < clients.size(); ++i) {
@@ -208,7 +208,7 @@ absl::StatusOr<KeptSearch> FindKeptState(const std::vector<WorkerClient*>& clien
   if (why.empty()) {
     WEFT_RETURN_IF_ERROR(TakeReports(clients, kept, state));
     why = Place(kept, job, evaluation, state);
-    if (!why.empty()) WEFT_RETURN_IF_ERROR(HoldAll(clients, kept, state));
+    if (!why.empty()) WEFT_RETURN_IF_ERROR(HoldKept(clients, kept, state));
   }
   if (!why.empty()) WEFT_RETURN_IF_ERROR(TakeHeld(clients, job, state, why));
   if (!why.empty()) return search;
