@@ -39,6 +39,7 @@ disk() { holds disk --faults disk -- "${job[@]}" --local 2 --parallel dp=2 --che
 coordinator() { holds coordinator --faults coordinator,interrupt -- "${job[@]}" --local 2 --parallel dp=2; }
 connections() { holds connections --faults cut,reset,flip -- "${job[@]}" --local 3 --parallel dp=3; }
 stages() { holds stages --faults kill -- "${job[@]}" --local 2 --parallel pp=2,micro=4; }
+copies() { holds copies --faults kill,leave -- "${job[@]}" --local 3 --parallel dp=3,zero=2 --replicate every=10; }
 alone() { holds alone --faults kill,coordinator -- "${job[@]}"; }
 
 # A job whose result is another: here the truth is that of fewer steps.
@@ -88,7 +89,7 @@ refused() {
 }
 
 cases=("${@:2}")
-[ ${#cases[@]} -gt 0 ] || cases=(workers disk coordinator connections stages alone planted ended refused)
+[ ${#cases[@]} -gt 0 ] || cases=(workers disk coordinator connections stages copies alone planted ended refused)
 for one in "${cases[@]}"; do
   began=${EPOCHREALTIME/./}
   "$one"

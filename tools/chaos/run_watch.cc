@@ -55,7 +55,7 @@ bool IsLoss(const std::string& line) { return absl::StartsWith(line, "lost "); }
 bool IsNews(const std::string& line) {
   if (IsLoss(line)) return true;
   for (const char* const begin :
-       {"left ", "joined ", "warning: ", "error: ", "stopped by ", "resume ", "took ", "takes "}) {
+       {"left ", "joined ", "spare ", "warning: ", "error: ", "stopped by ", "resume "}) {
     if (absl::StartsWith(line, begin)) return true;
   }
   return false;

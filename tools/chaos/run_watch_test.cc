@@ -61,6 +61,8 @@ TEST(NewsTest, IsWhatTellsOfMembersCheckpointsAndEnds) {
   EXPECT_TRUE(IsLoss("lost   worker:1 (pid 7); 2 of 3 workers go on as dp=2"));
   EXPECT_FALSE(IsLoss("losses differ"));
   EXPECT_TRUE(IsNews("warning: no checkpoint of step 3: disk full; training goes on"));
+  EXPECT_TRUE(IsNews("left   worker:1 (pid 7) on purpose; 2 workers instead of 3 go on as dp=2"));
+  EXPECT_TRUE(IsNews("resume step 170 from the memory of 2 workers, whose coordinator was lost"));
   EXPECT_FALSE(IsNews("memory worker:0 needs 3 MiB"));
 }
 
