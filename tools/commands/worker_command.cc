@@ -41,8 +41,7 @@ class WorkerCommand final : public Command {
         ->type_name("ADDRESS")
         ->required();
     app.add_option("--join", join_,
-                   "ask the coordinator of a running job to be taken in: the address of its train "
-                   "--listen; the worker then ends with the job (default: wait for coordinators)")
+                   "ask this job to be taken in: the address of its train --listen")
         ->type_name("ADDRESS");
     app.add_option("--device", device_,
                    "device to compute on: cpu, cuda or cuda:NUMBER (default cpu)")
@@ -64,11 +63,12 @@ class WorkerCommand final : public Command {
                    "--resume (default 60; 0: not at all)")
         ->type_name("SECONDS")
         ->check(CLI::Validator(CLI::Range(0, 86400)).description(""))
-        ->group("lost coordinators");
+        ->group("when others end");
     app.add_option("--ends-with-parent", parent_,
                    "end when this process, which started the worker, or its job ends")
         ->type_name("PID")
-        ->check(AtLeastOne);
+        ->check(AtLeastOne)
+        ->group("when others end");
   }
 
   absl::StatusOr<ExitCode> Run(Console& console) override {

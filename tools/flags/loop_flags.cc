@@ -94,7 +94,7 @@ void LoopFlags::Add(CLI::App& app) {
   app.add_option(
          "--replicate", replicate_,
          "copy what each worker alone has of the state (zero, pp, tp) into the memory of "
-         "another every N steps, of another host where there is one: what a lost worker had "
+         "another every N steps, of another host where there is one. What a lost worker had "
          "comes from there, and the steps since the copy are done again")
       ->type_name("every=N")
       ->group("placement");
