@@ -32,6 +32,7 @@
 #include "tests/soak/soak_workers.h"
 #include "training/checkpoint/checkpoint_store.h"
 #include "training/checkpoint/checkpointer.h"
+#include "training/checkpoint/state_source.h"
 #include "training/data/data_file.h"
 #include "training/data/data_set.h"
 #include "training/job/job.h"
@@ -115,7 +116,7 @@ struct RunEnd {
   std::vector<std::string> notes;     // of damaged checkpoints
   std::vector<std::string> repeated;  // steps that were told twice, or not in order
   std::set<size_t> struck;
-  bool may_go_on = false;  // without a lost worker, as the job said
+  bool may_go_on = false;  // from the same step, where a whole replica is left, as the job said
   bool stopped = false;    // because a worker left
   bool hung = false;
   absl::Duration turned;
@@ -266,9 +267,20 @@ absl::Status SoakJob::Train(const FaultSchedule& schedule, RunEnd& end) {
   recovery_options.clock = &clock;
   recovery_options.source = &workers.source();
   if (schedule.waits) recovery_options.wait = absl::Seconds(60);
+  recovery_options.commits = spec_.commits;
+  recovery_options.begins_anew = !newest.has_value();
+  recovery_options.checkpoint = [&](int64_t after) -> absl::StatusOr<std::unique_ptr<StateSource>> {
+    checkpointer.GiveUp("a worker that had a part of it is lost");
+    std::vector<std::string> notes;
+    WEFT_ASSIGN_OR_RETURN(std::optional<Checkpoint> saved, store.OpenNewest(notes));
+    if (!saved.has_value() || saved->index().step <= after) return std::unique_ptr<StateSource>();
+    return std::unique_ptr<StateSource>(std::make_unique<CheckpointSource>(*std::move(saved)));
+  };
   JobRecovery recovery(job, recovery_options);
   end.may_go_on = spec_.commits;
-  if (spec_.commits) options.losses = &recovery;
+  // Where no replica is whole, it goes back to what is saved, if there is any yet.
+  const bool goes_back = schedule.goes_on && JobRecovery::WhyNotFromState(job, spec_).empty();
+  if (spec_.commits || goes_back) options.losses = &recovery;
   // Replicas are compared after each step, where a bit flips.
   std::vector<std::unique_ptr<FlippingHook>> flips;
   std::map<size_t, const FlippingHook*> flip_of;  // by fault

@@ -92,7 +92,8 @@ class ClusterCommand final : public Command {
  private:
   absl::StatusOr<ExitCode> Show(Console& console) const {
     if (cluster_file_.empty()) return UsageError("show needs --cluster FILE.yaml");
-    const auto text = RealFileSystem().ReadFile(cluster_file_);
+    constexpr int64_t kLongestClusterFile = int64_t{16} << 20;  // as jobs read it
+    const auto text = RealFileSystem().ReadFileUpTo(cluster_file_, kLongestClusterFile);
     if (!text.ok()) return WithExitCode(text.status(), ExitCode::kPlan);
     const auto cluster = ParseClusterFile(*text, cluster_file_);
     if (!cluster.ok()) return WithExitCode(cluster.status(), ExitCode::kPlan);
