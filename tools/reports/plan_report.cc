@@ -100,13 +100,13 @@ absl::StatusOr<std::string> TrafficText(const std::vector<Partition>& partitions
 }
 
 // Of one shard of the model: all stages of replica 0 and shard 0.
-struct Replication {
+struct RepeatedOps {
   std::map<std::string, ReplicatedOp> ops;
   double all_flops = 0;
 };
 
-Replication ReplicationOf(const Plan& plan, const std::vector<Partition>& partitions) {
-  Replication replication;
+RepeatedOps RepeatedOpsOf(const Plan& plan, const std::vector<Partition>& partitions) {
+  RepeatedOps replication;
   for (int place = 0; place < plan.mesh.pipeline; ++place) {
     const RankId rank = plan.mesh.RankOf({0, 0, place});
     const Partition& partition = partitions[static_cast<size_t>(rank.value)];
@@ -123,7 +123,7 @@ Replication ReplicationOf(const Plan& plan, const std::vector<Partition>& partit
   return replication;
 }
 
-// Of one shard of the model, as Replication. Empty where nothing is uneven.
+// Of one shard of the model, as RepeatedOps. Empty where nothing is uneven.
 std::string UnevenText(const Plan& plan, const std::vector<Partition>& partitions) {
   std::string text;
   for (int place = 0; place < plan.mesh.pipeline; ++place) {
@@ -144,7 +144,7 @@ double ShareOf(double part, double all) { return all > 0 ? part / all : 0; }
 }  // namespace
 
 std::string ReplicationText(const Plan& plan, const std::vector<Partition>& partitions) {
-  const Replication replication = ReplicationOf(plan, partitions);
+  const RepeatedOps replication = RepeatedOpsOf(plan, partitions);
   const std::string uneven = UnevenText(plan, partitions);
   if (replication.ops.empty()) return uneven;
   std::string text = absl::StrCat("replicated on each of ", plan.mesh.tensor,
@@ -244,7 +244,7 @@ absl::StatusOr<nlohmann::ordered_json> PlanJson(const Plan& plan, const ClusterS
           {{"rank", rank.value}, {"node", stream.name}, {"bytes_per_step", stream.bytes}});
     }
   }));
-  const Replication replication = ReplicationOf(plan, partitions);
+  const RepeatedOps replication = RepeatedOpsOf(plan, partitions);
   nlohmann::ordered_json replicated = nlohmann::ordered_json::array();
   for (const auto& [name, op] : replication.ops) {
     replicated.push_back({{"op", name},
