@@ -153,6 +153,33 @@ struct VariableDigestsRequest {
   std::vector<std::string> variables;
 };
 
+// What it holds of the states of jobs (distributed/recovery/held_state.h): also after an error, and
+// of a worker that is in no job.
+struct HeldStateRequest {
+  using Reply = HeldState;
+  static constexpr char kDoing[] = "saying what states it holds";
+  bool verify = false;  // reads all bytes for it (HeldSnapshots::State)
+};
+
+// So many bytes of one snapshot that it holds, kHeldPartBytes at most. NotFound where it does not
+// hold it, OutOfRange beyond its end. Also after an error, as above.
+struct ReadHeldRequest {
+  using Reply = HeldPart;
+  static constexpr char kDoing[] = "giving a state that it holds";
+  SnapshotKey key;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// Holds its variables as they are now, all that steps change, as the snapshot of its rank after
+// this step: until it holds a newer state of the job, or none of it is wanted (Join). Also after an
+// error. FailedPrecondition where a step has been lost within its updates.
+struct HoldStateRequest {
+  using Reply = HeldSnapshot;
+  static constexpr char kDoing[] = "holding its state";
+  int64_t step = 0;
+};
+
 // What a worker still has of its job, for a coordinator that goes on with it since the one before
 // was lost. Also after an error.
 struct KeptJob {
@@ -178,7 +205,8 @@ using ControlRequest =
     std::variant<TrafficRequest, StatisticsRequest, MemoryRequest, CheckpointRequest,
                  ProgramTextRequest, NewCardGroupRequest, UseCardGroupsRequest, DeviceCopiesRequest,
                  HostNodesRequest, StepProgressRequest, FinishStepRequest, StepReportsRequest,
-                 VariableDigestsRequest, KeptJobRequest>;
+                 VariableDigestsRequest, HeldStateRequest, ReadHeldRequest, HoldStateRequest,
+                 KeptJobRequest>;
 
 namespace internal {
 template <typename Requests>

@@ -175,6 +175,8 @@ absl::Status Coordinator::CheckNewcomer(const JobMember& newcomer) const {
   std::random_device random;
   alone.job_id = (uint64_t{random()} << 32) | random();
   alone.continues_job_id = 0;
+  alone.recovers_job_id = 0;
+  alone.replication = {};
   alone.rank = RankId(0);
   if (!alone.addresses.empty()) alone.addresses = {newcomer.address};
   alone.memory_limit_bytes = newcomer.memory_limit_bytes;

@@ -65,6 +65,10 @@ class Coordinator {
   absl::Status BeginAgainAs(const std::vector<JobMember>& members);
   // How the states of the ranks are copied in the next job that GoOnAs or BeginAgainAs makes.
   void set_replication(Replication replication) { replication_ = std::move(replication); }
+  // Why this worker could not be one of the job's: it joins a job of its own and alone, which has
+  // the job's version, libraries, device and limits, and runs nothing. The job's own workers hear
+  // nothing of it. REQUIRES: Join was OK; the worker is in no job.
+  absl::Status CheckNewcomer(const JobMember& newcomer) const;
   // Whether a worker wants to leave (WorkerClient::is_leaving).
   bool has_leaving() const;
   // partitions[i] goes to rank i.
@@ -111,6 +115,8 @@ class Coordinator {
   const std::vector<WorkerClient*>& clients() const { return clients_; }
   // Calls of RunSteps since the workers joined.
   int64_t runs() const { return runs_; }
+  // Of this coordinator (JobMembership::epoch); 0 before Join.
+  uint64_t epoch() const { return membership_.epoch; }
   // Whether the workers agree on each step (JobMembership::commits).
   bool commits() const { return membership_.commits; }
   // "worker:1 (unix:/..., pid 4711)"
@@ -123,6 +129,8 @@ class Coordinator {
   // Calls `call(i)` for every worker, each in a thread of its own. `doing` is for the log: what a
   // worker does meanwhile.
   absl::Status OnAll(const std::string& doing, const std::function<absl::Status(int)>& call);
+  // The members become the workers, and join a new job.
+  absl::Status JoinNext(const std::vector<JobMember>& members, bool keeps_variables);
   // Joins the cards whose collectives in a program stay on them, and says so to the workers.
   absl::Status JoinCards(const std::vector<Partition>& partitions);
   // The error that ends a call of which worker i ended with errors[i]; `cause` is one of them.

@@ -18,6 +18,7 @@
 #include "distributed/recovery/step_barrier.h"
 #include "distributed/run_record.h"
 #include "distributed/shards_digest.h"
+#include "distributed/snapshot_copies.h"
 #include "distributed/transport_communicator.h"
 #include "executor/lowering/executor_environment.h"
 #include "executor/memory/arena.h"
@@ -155,6 +156,9 @@ class RankWorker final : public Worker {
   absl::StatusOr<StepReport> Reply(const FinishStepRequest& request);
   absl::StatusOr<std::vector<StepReport>> Reply(const StepReportsRequest& request);
   absl::StatusOr<VariableDigests> Reply(const VariableDigestsRequest& request);
+  absl::StatusOr<HeldState> Reply(const HeldStateRequest& request);
+  absl::StatusOr<HeldPart> Reply(const ReadHeldRequest& request);
+  absl::StatusOr<HeldSnapshot> Reply(const HoldStateRequest& request);
   absl::StatusOr<KeptJob> Reply(const KeptJobRequest& request);
 
   absl::Status CheckJoined() const;
@@ -295,18 +299,12 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " has joined job ", membership.job_id, " already"));
   }
-  EndTransfers();
-  programs_.clear();
-  {
-    MutexLock lock(transport_mutex_);
-    collectives_.reset();
-  }
-  barrier_.reset();
-  communicator_.reset();
-  checkpoints_.reset();
-  watch_.reset();
+  EndPrograms();
   membership_ = membership;
-  record_.Join(/*keeps_reports=*/membership.commits || membership.replication.every > 0);
+  epoch_ = std::max(epoch_, membership.epoch);
+  record_.Join(/*keeps_reports=*/membership.commits || membership.replication.every > 0 ||
+                   membership.job_digest != 0,
+               /*goes_on=*/membership.continues_job_id != 0);
   if (membership.continues_job_id == 0) {
     if (membership.recovers_job_id == 0) {
       inputs_.clear();
@@ -364,6 +362,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
 }
 
 void RankWorker::EndPrograms() {
+  copies_.reset();
   EndTransfers();
   programs_.clear();
   {
@@ -380,6 +379,7 @@ void RankWorker::GiveUp() {
   if (!joined_) return;
   EndPrograms();
   record_ = RunRecord();
+  held_.KeepOnly(0);
   inputs_.clear();
   arena_.reset();
   variables_.reset();

@@ -64,6 +64,11 @@ struct JobMembership {
   // with that one, and has run nothing: a member was lost meanwhile. FailedPrecondition where it is
   // in another job, or its state is torn (StepState).
   uint64_t continues_job_id = 0;
+  Replication replication = {};
+  // Where continues_job_id is 0: the job whose state this one takes up, from what workers hold of
+  // it (HeldState). The worker begins anew, but keeps its data and what it holds, until this job
+  // has copies of its own. 0 = none: it gives up what it holds.
+  uint64_t recovers_job_id = 0;
   // Of the coordinator (distributed/coordinator_epoch.h): a worker refuses a lower one than it has
   // accepted. 0: it has none, and is not compared.
   uint64_t epoch = 0;

@@ -50,13 +50,6 @@ const std::map<std::string, std::vector<std::string>>& RestoredBiases() {
   return *names;
 }
 
-// Files that are refused, and why: bags of embeddings whose sizes are data.
-const std::map<std::string, std::string>& RefusedFiles() {
-  static const auto* const files =
-      new std::map<std::string, std::string>{{"dlrm.dynamo.raw", "decide shapes"}};
-  return *files;
-}
-
 // Files whose float tensors are parameters, all of them.
 const std::set<std::string>& FilesWithoutConstants() {
   static const auto* const files = new std::set<std::string>{
@@ -184,8 +177,6 @@ class Zoo : public ::testing::TestWithParam<std::string> {
     return found == RestoredBiases().end() ? std::vector<std::string>() : found->second;
   }
 
-  bool IsRefused() const { return RefusedFiles().count(GetParam()) > 0; }
-
   // Some commands print what they find, others end with it.
   static void ExpectRefusal(const Arguments& command, const std::string& why) {
     const CommandResult result = RunCommand(command);
@@ -221,7 +212,6 @@ TEST(ZooFolder, HasTheFilesOfWhichMoreIsKnown) {
   const std::vector<std::string> names = ZooFiles();
   const std::set<std::string> files(names.begin(), names.end());
   for (const auto& [name, biases] : RestoredBiases()) EXPECT_EQ(files.count(name), 1u) << name;
-  for (const auto& [name, why] : RefusedFiles()) EXPECT_EQ(files.count(name), 1u) << name;
   for (const auto& [name, why] : FilesThatMixSamples()) EXPECT_EQ(files.count(name), 1u) << name;
   for (const std::string& name : FilesWithoutConstants()) EXPECT_EQ(files.count(name), 1u) << name;
 }
@@ -261,14 +251,6 @@ TEST_P(Zoo, AsManyNumbersTrainAsInTheModule) {
 }
 
 TEST_P(Zoo, CheckSaysWhatTrainDoes) {
-  if (IsRefused()) {
-    const std::string& why = RefusedFiles().at(GetParam());
-    ExpectRefusal({"check", model_, "--trainable"}, why);
-    ExpectRefusal(StepCommand("check", {"--trainable"}), why);
-    ExpectRefusal(StepCommand("plan", {}), why);
-    ExpectRefusal(TrainCommand(TestPath("out"), {}), why);
-    return;
-  }
   const CommandResult check = RunCommand({"check", model_, "--trainable"});
   EXPECT_EQ(check.exit_code, 0) << check.out << check.err;
   const CommandResult train = Train(TestPath("out"));
@@ -276,7 +258,6 @@ TEST_P(Zoo, CheckSaysWhatTrainDoes) {
 }
 
 TEST_P(Zoo, FollowsTheModule) {
-  if (IsRefused()) GTEST_SKIP() << "train refuses it";
   const std::string out = TestPath("out");
   const CommandResult result = Train(out);
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -287,7 +268,6 @@ TEST_P(Zoo, FollowsTheModule) {
 }
 
 TEST_P(Zoo, WritesNoNumberThatIsNone) {
-  if (IsRefused()) GTEST_SKIP() << "train refuses it";
   const std::string out = TestPath("out");
   ASSERT_EQ(Train(out).exit_code, 0);
   std::set<std::string> infinite;  // in the file as it was: masks
@@ -310,7 +290,6 @@ TEST_P(Zoo, WritesNoNumberThatIsNone) {
 }
 
 TEST_P(Zoo, TwoReplicasDoTheSameOrSayWhyNot) {
-  if (IsRefused()) GTEST_SKIP() << "train refuses it";
   const std::string one = TestPath("one");
   ASSERT_EQ(Train(one).exit_code, 0);
   const std::string two = TestPath("two");
@@ -328,7 +307,6 @@ TEST_P(Zoo, TwoReplicasDoTheSameOrSayWhyNot) {
 
 // Megatron's split is found, so that ranks exchange sums, and changes nothing.
 TEST_P(Zoo, TheTensorAxisSplitsTransformers) {
-  if (IsRefused()) GTEST_SKIP() << "train refuses it";
   if (!truth_["transformer"].get<bool>()) GTEST_SKIP() << "no transformer";
   const std::string one = TestPath("one");
   ASSERT_EQ(Train(one).exit_code, 0);
@@ -342,7 +320,6 @@ TEST_P(Zoo, TheTensorAxisSplitsTransformers) {
 
 // These processes are small: what they are beside the model is what the requirement must know.
 TEST_P(Zoo, ItsMemoryIsWhatWasSaid) {
-  if (IsRefused()) GTEST_SKIP() << "train refuses it";
   const std::string out = TestPath("out");
   const std::string plan = FilesThatMixSamples().count(GetParam()) > 0 ? "pp=2" : "dp=2";
   for (const Arguments& flags : {Arguments(), Arguments{"--local", "2", "--parallel", plan}}) {

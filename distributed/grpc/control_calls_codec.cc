@@ -181,6 +181,54 @@ void Set(const VariableDigestsRequest& request, rpc::ControlRequest& message) {
   for (const std::string& name : request.variables) out.add_variables(name);
 }
 
+void Encode(const SnapshotKey& key, rpc::SnapshotKey& message) {
+  message.set_job_id(key.job_id);
+  message.set_rank(key.rank);
+  message.set_step(key.step);
+}
+
+SnapshotKey Decode(const rpc::SnapshotKey& message) {
+  return {message.job_id(), message.rank(), message.step()};
+}
+
+void Encode(const HeldSnapshot& held, rpc::HeldSnapshot& message) {
+  Encode(held.key, *message.mutable_key());
+  message.set_is_whole(held.is_whole);
+  message.set_bytes(held.bytes);
+  message.set_checksum(held.checksum);
+}
+
+// DataLoss for fewer bytes than none.
+absl::StatusOr<HeldSnapshot> Decode(const rpc::HeldSnapshot& message) {
+  if (message.bytes() < 0) {
+    return absl::DataLossError(absl::StrCat("a held state of ", message.bytes(), " bytes"));
+  }
+  return HeldSnapshot{Decode(message.key()), message.is_whole(), message.bytes(),
+                      message.checksum()};
+}
+
+absl::StatusOr<HeldState> Decode(const rpc::HeldState& message) {
+  HeldState state;
+  for (const rpc::HeldSnapshot& in : message.snapshots()) {
+    WEFT_ASSIGN_OR_RETURN(HeldSnapshot held, Decode(in));
+    state.snapshots.push_back(held);
+  }
+  return state;
+}
+
+void Set(const HeldStateRequest& request, rpc::ControlRequest& message) {
+  message.mutable_held_state()->set_verify(request.verify);
+}
+void Set(const ReadHeldRequest& request, rpc::ControlRequest& message) {
+  rpc::ReadHeldRequest& out = *message.mutable_read_held();
+  Encode(request.key, *out.mutable_key());
+  out.set_offset(request.offset);
+  out.set_bytes(request.bytes);
+}
+void Set(const HoldStateRequest& request, rpc::ControlRequest& message) {
+  message.mutable_hold_state()->set_step(request.step);
+}
+
 void Set(const KeptJobRequest&, rpc::ControlRequest& message) { message.mutable_kept_job(); }
 
 KeptJob Decode(const rpc::KeptJob& message) {
@@ -279,6 +327,17 @@ void Set(const VariableDigests& digests, rpc::ControlReply& message) {
   out.set_arithmetic(digests.arithmetic);
   out.mutable_digests()->Add(digests.digests.begin(), digests.digests.end());
 }
+void Set(const HeldState& state, rpc::ControlReply& message) {
+  rpc::HeldState& out = *message.mutable_held_state();
+  for (const HeldSnapshot& held : state.snapshots) Encode(held, *out.add_snapshots());
+}
+void Set(const HeldPart& part, rpc::ControlReply& message) {
+  message.mutable_read_held()->set_bytes(part.bytes);
+}
+void Set(const HeldSnapshot& held, rpc::ControlReply& message) {
+  Encode(held, *message.mutable_hold_state());
+}
+
 void Set(const KeptJob& kept, rpc::ControlReply& message) {
   rpc::KeptJob& out = *message.mutable_kept_job();
   out.set_job_id(kept.job_id);
@@ -321,6 +380,13 @@ absl::StatusOr<ControlRequest> Decode(const rpc::ControlRequest& message) {
     case rpc::ControlRequest::kVariableDigests:
       return VariableDigestsRequest{{message.variable_digests().variables().begin(),
                                      message.variable_digests().variables().end()}};
+    case rpc::ControlRequest::kHeldState:
+      return HeldStateRequest{message.held_state().verify()};
+    case rpc::ControlRequest::kReadHeld:
+      return ReadHeldRequest{Decode(message.read_held().key()), message.read_held().offset(),
+                             message.read_held().bytes()};
+    case rpc::ControlRequest::kHoldState:
+      return HoldStateRequest{message.hold_state().step()};
     case rpc::ControlRequest::kKeptJob:
       return KeptJobRequest();
     case rpc::ControlRequest::REQUEST_NOT_SET:
@@ -362,6 +428,12 @@ absl::StatusOr<ControlReply> Decode(const rpc::ControlReply& message) {
       return VariableDigests{message.variable_digests().arithmetic(),
                              {message.variable_digests().digests().begin(),
                               message.variable_digests().digests().end()}};
+    case rpc::ControlReply::kHeldState:
+      return Decode(message.held_state());
+    case rpc::ControlReply::kReadHeld:
+      return HeldPart{message.read_held().bytes()};
+    case rpc::ControlReply::kHoldState:
+      return Decode(message.hold_state());
     case rpc::ControlReply::kKeptJob:
       return Decode(message.kept_job());
     case rpc::ControlReply::REPLY_NOT_SET:

@@ -85,6 +85,28 @@ TEST(ControlCallsCodecTest, DigestsOfVariables) {
   EXPECT_THAT(digests.digests, ElementsAre(~uint64_t{0}, 7));
 }
 
+TEST(ControlCallsCodecTest, StatesThatAreHeld) {
+  EXPECT_TRUE(Asked(HeldStateRequest{.verify = true}).verify);
+  EXPECT_FALSE(Asked(HeldStateRequest{.verify = false}).verify);
+  const SnapshotKey key = {~uint64_t{0}, 3, int64_t{5} << 33};
+  const ReadHeldRequest read = Asked(ReadHeldRequest{key, int64_t{1} << 40, 4096});
+  EXPECT_EQ(read.key, key);
+  EXPECT_EQ(read.offset, int64_t{1} << 40);
+  EXPECT_EQ(read.bytes, 4096);
+  EXPECT_EQ(Asked(HoldStateRequest{.step = 41}).step, 41);
+  const HeldSnapshot held = {key, true, int64_t{1} << 35, 0xfedcba9876543210};
+  EXPECT_EQ(Answered(held), held);
+  const HeldState state = Answered(HeldState{{held, {{7, 0, 9}, false, 64, 1}}});
+  ASSERT_THAT(state.snapshots, SizeIs(2));
+  EXPECT_EQ(state.snapshots[0], held);
+  EXPECT_FALSE(state.snapshots[1].is_whole);
+  EXPECT_EQ(state.snapshots[1].key.step, 9);
+  EXPECT_EQ(Answered(HeldPart{std::string("\0\xff", 2)}).bytes, std::string("\0\xff", 2));
+  rpc::ControlReply wrong = Encode(ControlReply(held));
+  wrong.mutable_hold_state()->set_bytes(-1);
+  EXPECT_TRUE(absl::IsDataLoss(Decode(wrong).status()));
+}
+
 TEST(ControlCallsCodecTest, WhatAWorkerKeepsOfItsJob) {
   Asked(KeptJobRequest());
   EXPECT_TRUE(Asked(StepReportsRequest{.first = 7, .noted = true}).noted);

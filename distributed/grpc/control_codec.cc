@@ -59,6 +59,11 @@ rpc::JoinRequest Encode(const JobMembership& membership) {
   request.set_device(membership.device);
   request.set_commits(membership.commits);
   request.set_continues_job_id(membership.continues_job_id);
+  const Replication& replication = membership.replication;
+  request.set_replicate_every(replication.every);
+  request.mutable_keepers()->Add(replication.keepers.begin(), replication.keepers.end());
+  request.mutable_snapshot_bytes()->Add(replication.bytes.begin(), replication.bytes.end());
+  request.set_recovers_job_id(membership.recovers_job_id);
   request.set_epoch(membership.epoch);
   request.set_job_digest(membership.job_digest);
   return request;
@@ -92,6 +97,11 @@ absl::StatusOr<JobMembership> Decode(const rpc::JoinRequest& request) {
   membership.device = request.device();
   membership.commits = request.commits();
   membership.continues_job_id = request.continues_job_id();
+  membership.replication.every = request.replicate_every();
+  membership.replication.keepers.assign(request.keepers().begin(), request.keepers().end());
+  membership.replication.bytes.assign(request.snapshot_bytes().begin(),
+                                      request.snapshot_bytes().end());
+  membership.recovers_job_id = request.recovers_job_id();
   membership.epoch = request.epoch();
   membership.job_digest = request.job_digest();
   return membership;

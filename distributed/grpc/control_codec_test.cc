@@ -42,6 +42,8 @@ TEST(ControlCodecTest, Membership) {
   membership.device = "cuda:1";
   membership.commits = true;
   membership.continues_job_id = uint64_t{7} << 60;
+  membership.replication = {10, {1, 0}, {int64_t{5} << 33, 64}};
+  membership.recovers_job_id = uint64_t{9} << 60;
   membership.epoch = uint64_t{5} << 40;
   membership.job_digest = uint64_t{15} << 60;
   membership.rank = RankId(1);
@@ -63,6 +65,8 @@ TEST(ControlCodecTest, Membership) {
   EXPECT_EQ(read.device, "cuda:1");
   EXPECT_TRUE(read.commits);
   EXPECT_EQ(read.continues_job_id, uint64_t{7} << 60);
+  EXPECT_EQ(read.replication, membership.replication);
+  EXPECT_EQ(read.recovers_job_id, uint64_t{9} << 60);
   EXPECT_EQ(read.epoch, uint64_t{5} << 40);
   EXPECT_EQ(read.job_digest, uint64_t{15} << 60);
 }

@@ -414,6 +414,16 @@ grpc::Status ControlService::Ask(grpc::ServerContext* context, Requests* request
   });
 }
 
+absl::StatusOr<ControlReply> ControlService::Answer(Worker& worker,
+                                                    const ControlRequest& question) {
+  if (std::holds_alternative<KeptJobRequest>(question)) {
+    // What a coordinator has left on purpose is not for another.
+    MutexLock lock(mutex_);
+    if (!Keeps(kept_until_)) return ControlReply(KeptJob());
+  }
+  return worker.Answer(question);
+}
+
 absl::StatusOr<MemoryRequirement> ControlService::TakeProgram(Worker& worker, Exchange& stream) {
   WEFT_ASSIGN_OR_RETURN(auto chunk, ReadSealed<rpc::ProgramChunk>(stream));
   const std::string program = chunk.program(), data = chunk.data();

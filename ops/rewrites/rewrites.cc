@@ -7,6 +7,7 @@
 #include "graph/passes/pass.h"
 #include "ops/node_runner.h"
 #include "ops/rewrites/embedding_bag.h"
+#include "ops/rewrites/embedding_bag_sequence.h"
 #include "ops/rewrites/rewriter.h"
 #include "ops/rewrites/sequences.h"
 #include "platform/status_macros.h"
@@ -116,7 +117,7 @@ absl::StatusOr<RewriteCounts> RewritePatterns(Graph& graph, RewriteUse use) {
     WEFT_RETURN_IF_ERROR(NewFoldConstantsPass(CpuNodeEvaluator())->Run(graph).status());
     WEFT_RETURN_IF_ERROR(InferShapes(graph));
   }
-  const int bags = RewriteEmbeddingBags(graph);
+  const int bags = RewriteEmbeddingBags(graph) + RewriteEmbeddingBagSequences(graph);
   if (bags > 0) counts[kEmbeddingBags] = bags;
   for (const Rewrite& rewrite : RewritesFor(use)) {
     const int count = ApplyEverywhere(graph, rewrite);

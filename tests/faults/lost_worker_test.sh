@@ -29,15 +29,15 @@ undisturbed() {
 
 goes_on() { grep -q 'workers go on as' "$1.log" || ! kill -0 "$job" 2> /dev/null; }
 
-# strike SEED PLAN FLAGS... : one run with a kill. Appends "seconds to the next step, seconds that the job says, steps
-# that are done again" to times.
+# strike SEED PLAN FLAGS... : one run with a kill. Appends to times: seconds to the next step, seconds that the job says,
+# steps that are done again, and the parts of those seconds: settled, plan, joined, programs, state.
 strike() {
-  local name=lost seed=$1 plan=$2 at victim left killed next told again gone
+  local name=lost seed=$1 plan=$2 at victim left killed next told again gone parts
   RANDOM=$seed
   at=$((10 + RANDOM % (steps - 100)))
   victim=$((1 + RANDOM % workers))
   rm -f $name.*
-  start train $name $steps --local $workers --parallel dp=$workers
+  start train $name $steps --local $workers --parallel "$plan" "${@:3}"
   await 60 has_done $name "$at" || fail "seed $seed: step $at is not reached: $(tail -3 $name.log)"
   sleep "0.00$((RANDOM % 10))"
   left=$(worker_ids | sed "${victim}d")
@@ -58,7 +58,12 @@ strike() {
   told=$(sed -n -E 's/^lost .* after ([0-9.]+) s: .*/\1/p' $name.log)
   [ -n "$told" ] || fail "seed $seed: nobody was lost"
   same $name whole
-  [ -n "$told" ] && awk -v us=$((next - killed)) -v told="$told" 'BEGIN { print us / 1e6, told }' >> times
+  again=$(sed -n -E 's/^lost .* ([0-9]+) steps? (is|are) done again.*/\1/p' $name.log)
+  parts=$(sed -n -E 's/^lost .*\(settled ([0-9.]+) s.*plan ([0-9.]+) s.*, joined ([0-9.]+) s, programs ([0-9.]+) s, state ([0-9.]+) s\)$/\1 \2 \3 \4 \5/p' $name.log)
+  [ -n "$parts" ] || fail "seed $seed: the job does not say where the time went: $(grep '^lost' $name.log)"
+  grep -q '^lost .*(prepared)' $name.log && prepared=$((prepared + 1))
+  [ -n "$told" ] && awk -v us=$((next - killed)) -v told="$told" -v again="${again:-0}" -v parts="$parts" \
+    'BEGIN { print us / 1e6, told, again, parts }' >> times
   [ "$(sha256sum < whole.onnx)" = "$(sha256sum < $name.onnx)" ] && equal=$((equal + 1))
 }
 # spared PLAN : workers that a lost one of a replica takes with it.
@@ -75,7 +80,7 @@ line() { printf '%-44s %8s %8s %8s\n' "$1" "$(percentile "$2" 50)" "$(percentile
 for way in "${ways[@]}"; do
   IFS=: read -ra flags <<< "$way"
   undisturbed "${flags[0]}"
-  equal=0
+  equal=0 prepared=0
   : > times
   for seed in $(seq "$first" $((first + kills - 1))); do
     before=$failures
@@ -87,6 +92,12 @@ for way in "${ways[@]}"; do
   line "from the kill to the next committed step" 1
   line "of these: to bring the others to one step" 2
   line "steps that were done again" 3
+  column=4
+  for part in "all at one step" "plan and partitions" "joined the new job" "took its programs" "took the state"; do
+    line "    $part" "$column"
+    column=$((column + 1))
+  done
+  echo "the plan was prepared in $prepared of $(wc -l < times)"
   [ "$equal" -eq "$kills" ] || fail "$equal of $kills runs have the weights of the undisturbed one"
 done
 conclude "no step was lost, and none was told twice"

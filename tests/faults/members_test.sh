@@ -123,4 +123,71 @@ code=$?
 [ "$code" -eq 0 ] || fail "a worker that leaves ends with exit code $code: $(cat w1.log)"
 undisturbed
 
+# A program takes a second to start: the rest has more steps.
+steps=1500 whole=longer
+run_whole
+
+# A worker that no file names joins while the job runs: the others stay who they are, and wait for one boundary alone.
+begin joined --local 2 --parallel dp=2 --listen "unix:$PWD/desk"
+left=$(worker_ids)
+"$runner" worker --allow-path / --listen "unix:$PWD/joiner" --join "unix:$PWD/desk" 2> joiner.log &
+workers[7]=$!
+says "^workers may join at unix:" 5
+says "^joined worker:2 .*; 3 workers instead of 2 go on as dp=3" 30 && stay "$left"
+undisturbed
+wait "${workers[7]}"
+code=$?
+[ "$code" -eq 0 ] || fail "a worker that has joined ends with exit code $code after its job: $(cat joiner.log)"
+# The step after the boundary comes within a second of the one before it; seconds are not exact on a machine that is busy.
+pause=$(sed -n -E 's/^joined .* after ([0-9.]+) s$/\1/p' joined.log)
+awk -v p="${pause:-9}" 'BEGIN { exit !(p <= 2) }' || fail "joined: the others have waited for ${pause:-?} s"
+echo "a worker has joined; the others have waited for ${pause:-?} s between two steps"
+
+# It is a member as the others are: one of them is killed, and it has the state.
+begin alone --local 1 --listen "unix:$PWD/desk"
+"$runner" worker --allow-path / --listen "unix:$PWD/joiner" --join "unix:$PWD/desk" 2> joiner.log &
+workers[7]=$!
+says "^joined worker:1 .*; 2 workers instead of 1 go on as dp=2" 30
+kill -9 "${workers[7]}"
+wait "${workers[7]}" 2> /dev/null
+says "^lost  .*; 1 of 2 workers go on as dp=1" 15
+undisturbed
+
+# Who may not join is told why, and the job goes on. (Roles, versions and numbers: joining_test.)
+begin refusing --local 2 --parallel dp=2 --listen "unix:$PWD/desk"
+says "^workers may join at unix:" 5
+printf '%s' fedcba9876543210fedcba9876543210 > other-token
+chmod 600 other-token
+refused() { # EXIT TEXT FLAGS... : a worker with these flags may not join
+  local code
+  timeout 60 "$runner" worker --allow-path / --listen "unix:$PWD/refused" "${@:3}" 2> refused.log
+  code=$?
+  [ "$code" -eq "$1" ] || fail "exit code $code instead of $1 (${*:3}): $(cat refused.log)"
+  grep -q "$2" refused.log || fail "not '$2': $(cat refused.log)"
+}
+refused 9 "this worker may not join: .*--token-file" --join "unix:$PWD/desk" --token-file other-token
+undisturbed
+
+# A spare of the cluster file takes the place of a worker that is killed, at once.
+cat > spare.yaml <<YAML
+hosts:
+  - name: here
+    workers:
+      - {address: "unix:$PWD/w0", threads: 1}
+      - {address: "unix:$PWD/w1", threads: 1}
+      - {address: "unix:$PWD/w2", threads: 1, role: spare}
+YAML
+"$runner" plan model.onnx --loss softmax_cross_entropy --optimizer adam --batch 64 --cluster spare.yaml --parallel dp=2 \
+  > plan.log 2>&1 || fail "plan: $(cat plan.log)"
+grep -q '^spare spare:0 on here' plan.log || fail "plan says nothing of the spare: $(cat plan.log)"
+worker 1
+worker 2
+begin spare --cluster spare.yaml --parallel dp=2
+says "^spare  worker:2 .* waits for the place of a lost worker" 5
+kill -9 "${workers[1]}"
+wait "${workers[1]}" 2> /dev/null
+says "^lost  .*; 2 of 2 workers go on as dp=2 .* with worker:2 .* in its place .*(prepared)" 15
+kill -0 "${workers[0]}" 2> /dev/null || fail "spare: a survivor is gone"
+undisturbed
+
 conclude "members have changed, and no bit of the weights"

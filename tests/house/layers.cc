@@ -80,8 +80,8 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"tools/console/", "tools/signing/", "tools/flags/", "tools/reports/", "tools/models/",
        "tools/jobs/", "tools/sweep/", "tools/bench/", "tools/doctor/", "tools/chaos/",
        "tools/commands/", "tools/command_line/", "tools/"},
-      {"tests/", "tests/cli/", "tests/faults/", "tests/fuzz/", "tests/gpus/", "tests/house/",
-       "tests/soak/"},
+      {"tests/", "tests/attacks/", "tests/cli/", "tests/faults/", "tests/fuzz/", "tests/gpus/",
+       "tests/house/", "tests/soak/"},
   };
   return *rooms;
 }

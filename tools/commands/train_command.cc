@@ -61,7 +61,7 @@ class TrainCommand final : public Command {
         CheckOutputs(RealFileSystem(), flags_.results(), flags_.loop().best_output()));
     TrainingRun run(*job, loop, *curves, console, RealClock());
     RunListener listener;
-    if (job->spec.commits) {
+    if (job->goes_on) {
       WEFT_RETURN_IF_ERROR(workers->AddFurther(job->spec.cluster, flags_.loop().listen(), console));
     }
     if (JobWorkers* const all = workers->workers(); all != nullptr) {

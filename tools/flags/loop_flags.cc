@@ -91,6 +91,13 @@ void LoopFlags::Add(CLI::App& app) {
       ->type_name("SECONDS")
       ->check(AtLeastOne)
       ->group("placement");
+  app.add_option("--listen", listen_,
+                 "where workers may ask to join the job while it runs (worker --join): unix:/path "
+                 "or host:port; with keys also beyond this machine. They become further replicas, "
+                 "as far as there are micro-batches, or take the places of lost workers. Needs "
+                 "--local or --cluster")
+      ->type_name("ADDRESS")
+      ->group("placement");
   app.add_option(
          "--replicate", replicate_,
          "copy what each worker alone has of the state (zero, pp, tp) into the memory of "

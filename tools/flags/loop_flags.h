@@ -104,6 +104,7 @@ class LoopFlags {
   static constexpr char kStop[] = "stop";
   std::string on_loss_ = kContinue;
   int64_t wait_ = 60;  // seconds
+  std::string listen_;
   static constexpr char kEvery[] = "every=";
   std::string replicate_;  // "every=10"; "" = never
   static constexpr char kFast[] = "fast";

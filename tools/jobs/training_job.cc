@@ -188,7 +188,12 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
       loop.CheckSame(job->model, job->job, job->decisions, std::move(given_flags)));
   WEFT_RETURN_IF_ERROR(loop.PrepareEvaluation(job->model, job->training.loss, job->job, job->spec));
   AddEvaluationNotes(loop.evaluation(), job->job);
-  job->spec.commits = flags.loop().continues() && JobRecovery::WhyNot(job->job, job->spec).empty();
+  const bool may_grow = !flags.loop().listen().empty();
+  const std::string why_not = JobRecovery::WhyNot(job->job, job->spec, may_grow);
+  if (may_grow && !why_not.empty()) {
+    return UsageError(absl::StrCat("--listen: no worker can join this job: ", why_not));
+  }
+  job->spec.commits = flags.loop().continues() && why_not.empty();
   const bool may_go_back =
       flags.loop().continues() && JobRecovery::WhyNotFromState(job->job, job->spec).empty();
   job->spec.replicate_every = may_go_back ? flags.loop().replicate_every() : 0;
@@ -215,6 +220,13 @@ void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Consol
     const std::string why = Rebalancer::WhyNothingMoves(job.job.plan);
     if (!why.empty()) *console.err << "note   --rebalance can do nothing: " << why << "\n";
   }
+  if (!job.goes_on && !job.spec.cluster.spares.empty()) {
+    *console.err << "note   the cluster's spares do nothing for this job: "
+                 << (flags.loop().continues()
+                         ? Printable(JobRecovery::WhyNot(job.job, job.spec))
+                         : std::string("it ends when it loses a worker (--on-loss stop)"))
+                 << "\n";
+  }
   if (job.spec.replicate_every > 0) {
     *console.err << "copies of each worker's state, every "
                  << (job.spec.replicate_every == 1
@@ -238,10 +250,11 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob&
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(job.spec, job.job.plan.model_digest));
   WEFT_RETURN_IF_ERROR(CheckPlanFits(job.job, job.spec, costs));
   const bool takes_over = flags.loop().resumes() && flags.job().connects();
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WorkerGroup> group,
-                        WorkerGroup::Launch(flags.job(), job.spec.cluster, job.job.plan.workers,
-                                            console, flags.loop().detection(),
-                                            takes_over ? kAttendedPatience : absl::ZeroDuration()));
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<WorkerGroup> group,
+      WorkerGroup::Launch(flags.job(), job.spec.cluster, job.job.plan.workers, console,
+                          {flags.loop().detection(), !flags.loop().listen().empty(),
+                           takes_over ? kAttendedPatience : absl::ZeroDuration()}));
   const std::vector<WorkerClient*> clients = group->coordinator().clients();
   JobStart start;
   start.epoch = loop.Claim(clients);

@@ -188,7 +188,7 @@ JobRecoveryOptions TrainingRun::Recovering(const std::function<bool()>& stop) {
   options.source = listener_.source;
   options.wait = loop_.loss_wait();
   options.stop = stop;
-  if (job_.spec.commits) options.prepares_after = kPreparesAfter;
+  if (job_.goes_on) options.prepares_after = kPreparesAfter;
   options.on_plan = [this, told = std::move(loop.on_plan)](const Plan& plan) {
     members_changed_ = true;
     if (told != nullptr) told(plan);

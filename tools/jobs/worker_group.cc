@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec&
 
 absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(
     const JobFlags& flags, const ClusterSpec& cluster, const std::vector<int>& order,
-    const LossDetection& detection, absl::Duration attended_patience, Console& console) {
+    const LossDetection& detection, absl::Duration attended_patience, const NetworkKeys& network) {
   RemoteClusterOptions options;
   options.detection = detection;
   options.attended_patience = attended_patience;
@@ -70,11 +70,17 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> Connect(
   return ConnectToCluster(options);
 }
 
+// A peer that refuses is no fault of the cluster file.
+absl::Status NotConnected(const absl::Status& status) {
+  const bool is_refused = absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status);
+  return WithExitCode(status, is_refused ? ExitCode::kRefused : ExitCode::kPlan);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(
     const JobFlags& flags, const ClusterSpec& cluster, const std::vector<int>& order,
-    Console& console, const LossDetection& detection, absl::Duration attended_patience) {
+    Console& console, const WorkerGroupOptions& options) {
   std::unique_ptr<WorkerGroup> group(new WorkerGroup());
   group->options_ = options;
   group->connects_ = flags.connects();
@@ -90,13 +96,11 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(
     *console.err << (flags.connects() ? "waiting for " : "starting ") << order.size()
                  << " worker processes, at most 60 s\n"
                  << std::flush;
-    auto processes = flags.connects() ? Connect(flags, cluster, order, detection, console)
-                                      : StartProcesses(cluster, order, detection);
-    if (const absl::Status& status = processes.status(); !status.ok()) {
-      // A peer that refuses is no fault of the cluster file.
-      const bool is_refused = absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status);
-      return WithExitCode(status, is_refused ? ExitCode::kRefused : ExitCode::kPlan);
-    }
+    const std::string token = options.may_be_joined ? group->network_.token : "";
+    auto processes = flags.connects() ? Connect(flags, cluster, order, options.detection,
+                                                options.attended_patience, group->network_)
+                                      : StartProcesses(cluster, order, options.detection, token);
+    if (!processes.ok()) return NotConnected(processes.status());
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
   } else {
@@ -122,7 +126,7 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(
     const JobFlags& flags, const JobSpec& spec, const PreparedJob& job, Console& console,
     const PreparedJob* evaluation, const WorkerGroupOptions& options) {
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<WorkerGroup> group,
-                        Launch(flags, spec.cluster, job.plan.workers, console, detection));
+                        Launch(flags, spec.cluster, job.plan.workers, console, options));
   WEFT_RETURN_IF_ERROR(group->Begin(spec, job, console, evaluation, {}));
   return group;
 }
@@ -173,7 +177,7 @@ absl::Status WorkerGroup::AddFurther(const ClusterSpec& cluster, const std::stri
                  << std::flush;
   }
   auto started = FurtherWorkers::Start(further);
-  if (!started.ok()) return WithExitCode(started.status(), ExitCode::kPlan);
+  if (!started.ok()) return NotConnected(started.status());
   further_ = *std::move(started);
   if (!listen.empty()) {
     *console.err << "workers may join at " << Printable(further_->address()) << "\n" << std::flush;

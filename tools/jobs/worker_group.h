@@ -28,6 +28,7 @@ struct WorkerGroupOptions {
   LossDetection detection = {};
   // Workers may join the job while it runs: those that we start then have the user's token.
   bool may_be_joined = false;
+  absl::Duration attended_patience = absl::ZeroDuration();  // as in RemoteClusterOptions
 };
 
 // One worker in this process, processes started by us, or workers that others started. Ends those
@@ -41,11 +42,14 @@ class WorkerGroup {
       const PreparedJob* evaluation = nullptr, const WorkerGroupOptions& options = {});
 
   // The same without a job, for workers of the cluster in this order: they wait to be joined.
-  // `attended_patience`: as in RemoteClusterOptions.
   static absl::StatusOr<std::unique_ptr<WorkerGroup>> Launch(
       const JobFlags& flags, const ClusterSpec& cluster, const std::vector<int>& order,
-      Console& console, const LossDetection& detection = {},
-      absl::Duration attended_patience = absl::ZeroDuration());
+      Console& console, const WorkerGroupOptions& options = {});
+
+  // Connects to the spares of the cluster, and listens at `listen` for workers that want to join
+  // ("" = does not). Errors of FurtherWorkers, with their exit code. REQUIRES: of processes; with
+  // `listen`, may_be_joined.
+  absl::Status AddFurther(const ClusterSpec& cluster, const std::string& listen, Console& console);
   // What Start does after Launch.
   absl::Status Begin(const JobSpec& spec, const PreparedJob& job, Console& console,
                      const PreparedJob* evaluation, const JobStart& start);
@@ -58,8 +62,9 @@ class WorkerGroup {
   // An IsDeposed error where the workers have accepted a later coordinator than this one; OK
   // otherwise, also where some are lost.
   absl::Status CheckNotDeposed();
-  // The cluster's processes; null in this process.
-  WorkerCluster* processes() { return processes_.get(); }
+  // Where workers come from while the job runs, and where those go that are in it no more; null in
+  // this process. After AddFurther, if at all.
+  JobWorkers* workers();
 
  private:
   WorkerGroup() = default;

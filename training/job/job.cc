@@ -657,6 +657,8 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   membership.epoch = start.epoch;
   membership.job_digest = start.job_digest;
   membership.continues_job_id = start.continues_job_id;
+  membership.recovers_job_id = start.recovers_job_id;
+  membership.replication = ReplicationOf(job.programs, job.plan, spec.replicate_every);
   LoggedPhase join("join");
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<WorkerInfo> workers,
@@ -670,6 +672,11 @@ absl::Status StartJob(Coordinator& coordinator, const PreparedJob& job, const Jo
   WEFT_RETURN_IF_ERROR(AddPrograms(coordinator, job, evaluation));
   WEFT_RETURN_IF_ERROR(CheckHosts(coordinator.memory(), spec, job.plan));
   if (start.continues_job_id != 0) return HandOverState(coordinator, start.handovers);
+  return WriteInitialValues(coordinator, job, {});
+}
+
+absl::Status WriteInitialValues(Coordinator& coordinator, const PreparedJob& job,
+                                const std::set<std::string>& others) {
   std::map<std::string, Tensor> initial;
   for (const Graph* const graph : job.graphs()) {
     for (const Variable& variable : graph->variables()) {

@@ -96,6 +96,7 @@ struct JobStart {
   uint64_t continues_job_id = 0;
   std::set<int> newcomers = {};
   std::vector<Handover> handovers = {};
+  uint64_t recovers_job_id = 0;  // JobMembership's
 };
 
 // Joins the workers, hands out programs and the initial values of the graph's variables.

@@ -359,6 +359,9 @@ absl::Status Loop::RunRanges(const std::vector<StepRange>& given) {
   run_begin_ = done_;
   taken_ = 0;
   own_run_ = coordinator_.runs() + 1;
+  for (LoopHook* const hook : options_.hooks) hook->BeforeStretch();
+  std::vector<StepRange> ranges = given;
+  if (!ranges.empty()) ranges.front().note = Note();
   const auto report = [&](const StepReport& done) {
     MutexLock lock(mutex_);
     TakeOf(ranges, done, taken_++);

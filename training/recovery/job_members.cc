@@ -1,12 +1,14 @@
 #include "training/recovery/job_members.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "distributed/state_handover.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
+#include "tensor/device_id.h"
 #include "training/job/replication.h"
 #include "training/job/resume.h"
 #include "training/recovery/held_source.h"
@@ -75,7 +77,18 @@ void JobMembers::Prepare() {
   for (const int place : ranks_) {
     Membership without = membership_;
     without.Lose(place, without.incarnation(place));
-    if (const auto next = without.Next(); next.ok()) plans.push_back(next->plan);
+    if (const auto next = without.Next(); options_.commits && next.ok()) {
+      plans.push_back(next->plan);
+      continue;
+    }
+    // What Rebuild would come to, where there may be a state for it.
+    if (options_.replicate_every == 0 && options_.checkpoint == nullptr) continue;
+    std::vector<int> left;
+    for (const auto& [rank, other] : without.PlacesByRank()) left.push_back(rank);
+    if (left.empty()) continue;
+    if (const auto fewer = PlanForFewer(without.wide_plan(), left); fewer.ok()) {
+      plans.push_back(fewer->plan);
+    }
   }
   prepared_->Expect(plans);
 }
@@ -89,7 +102,7 @@ absl::StatusOr<std::vector<JobProgram>> JobMembers::ProgramsFor(const Plan& plan
     }
   }
   if (!programs.ok()) programs = options_.repartition(plan);
-  if (!programs.ok() || plan.mesh.data == 1) return programs;
+  if (!programs.ok() || plan.mesh.data == 1 || !options_.commits) return programs;
   // A job of one replica did not need that.
   for (const JobProgram& program : *programs) {
     for (const Partition& partition : program.partitions) {
@@ -143,28 +156,85 @@ bool JobMembers::CanSpare(const Coordinator& coordinator, const std::vector<int>
 bool JobMembers::CanBeginAgainWithout(const Coordinator& coordinator,
                                       const std::vector<int>& ranks) {
   Begin(coordinator);
-  std::vector<int> taken;
-  for (int place = 0; place < membership_.size(); ++place) {
-    const bool leaves =
-        std::any_of(ranks.begin(), ranks.end(), [&](int rank) { return PlaceOf(rank) == place; });
-    if (!leaves && !membership_.is_empty(place)) taken.push_back(place);
+  Membership without = membership_;
+  for (const int rank : ranks) {
+    without.Lose(PlaceOf(rank), without.incarnation(PlaceOf(rank)));
   }
-  return PlanForFewer(membership_.plan(), taken).ok();
+  std::vector<int> taken;
+  for (const auto& [rank, place] : without.PlacesByRank()) taken.push_back(rank);
+  return PlanForFewer(without.wide_plan(), taken).ok();
 }
 
-void JobMembers::Place(const Arrival& arrival) {
-  const auto found = std::find(wanted_as_.begin(), wanted_as_.end(), arrival.place);
-  if (found == wanted_as_.end()) {
-    // Of a plan before this one: nobody needs it any more.
-    if (options_.on_lost != nullptr) options_.on_lost({arrival.client});
-    return;
-  }
-  const int place = static_cast<int>(found - wanted_as_.begin());
-  if (membership_.Come(place) == 0) return;
+void JobMembers::Put(int place, const Arrival& arrival) {
   JobMember& member = At(place);
   member.client = arrival.client;
   member.address = arrival.address;
   Log(LogLevel::kInfo, arrival.client->name(), " has come for place ", place);
+}
+
+void JobMembers::Place(const Coordinator& coordinator, const Arrival& arrival) {
+  if (arrival.place != kAnyPlace) {
+    const auto found = std::find(wanted_as_.begin(), wanted_as_.end(), arrival.place);
+    if (found == wanted_as_.end()) {
+      // Of a plan before this one: nobody needs it any more.
+      if (options_.on_lost != nullptr) options_.on_lost({arrival.client});
+      return;
+    }
+    const int place = static_cast<int>(found - wanted_as_.begin());
+    // Somebody else may have taken it meanwhile.
+    if (membership_.Come(place) != 0) return Put(place, arrival);
+    return waiting_.Add({kAnyPlace, arrival.client, arrival.address, DeviceAt(place)});
+  }
+  JobMember newcomer = {arrival.client, arrival.address};
+  newcomer.device = arrival.device;
+  if (const absl::Status fits = coordinator.CheckNewcomer(newcomer); !fits.ok()) {
+    options_.say(absl::StrCat("warning: a worker that has come cannot be used: ",
+                              std::string(fits.message())));
+    options_.source->Refuse(*arrival.client, fits);
+    return;
+  }
+  waiting_.Add(arrival);
+}
+
+void JobMembers::LetGo() {
+  for (const Arrival& gone : waiting_.TakeGone()) {
+    const bool leaves = gone.client->is_leaving() && !gone.client->is_lost();
+    options_.say(absl::StrCat(leaves ? "left   " : "lost   ", gone.client->name(),
+                              ", which was waiting for a place"));
+    const auto& told = leaves ? options_.on_left : options_.on_lost;
+    if (told != nullptr) told({gone.client});
+  }
+}
+
+void JobMembers::PlaceWaiting() {
+  if (waiting_.empty()) return;
+  const int before = membership_.size();
+  const std::vector<WaitingWorkers::Placed> placed = waiting_.FillPlaces(membership_, devices_);
+  for (int place = before; place < membership_.size(); ++place) {
+    places_.emplace_back();
+    wanted_as_.push_back(kAnyPlace);
+    devices_.push_back(devices_[static_cast<size_t>(membership_.PeerOf(place))]);
+  }
+  for (const auto& [place, arrival] : placed) {
+    Put(place, arrival);
+    // It has said what it is; a place of the plan may have been another of that kind.
+    if (!arrival.device.empty()) At(place).device = arrival.device;
+    unasked_.insert(arrival.client);
+  }
+}
+
+std::string JobMembers::WaitText(const Arrival& arrival) const {
+  std::string text =
+      absl::StrCat("spare  ", arrival.client->name(), " waits for the place of a lost worker");
+  if (!arrival.may_add) return text;
+  if (!membership_.has_room()) {
+    return absl::StrCat(text, ": the job has one micro-batch for each of its replicas, ",
+                        job_.plan.micro_batches, "; --micro-batches makes room for more");
+  }
+  const int needed = job_.plan.mesh.tensor * job_.plan.mesh.pipeline;
+  return needed == 1
+             ? text
+             : absl::StrCat(text, ", or until there are ", needed, ", for one more replica");
 }
 
 bool JobMembers::TakeArrivals(const Coordinator& coordinator) {
@@ -192,15 +262,16 @@ bool JobMembers::TakeArrivals(const Coordinator& coordinator) {
 void JobMembers::WantVacancies() {
   if (options_.source == nullptr) return;
   for (const int place : membership_.vacancies()) {
-    if (!refused_.contains(place)) {
-      options_.source->Want(wanted_as_[static_cast<size_t>(place)]);
-    }
+    const int wanted_as = wanted_as_[static_cast<size_t>(place)];
+    if (wanted_as != kAnyPlace && !refused_.contains(place)) options_.source->Want(wanted_as);
   }
 }
 
 bool JobMembers::has_wanted() const {
   const std::vector<int> vacancies = membership_.vacancies();
-  return !vacancies.empty() && vacancies.front() < membership_.planned();
+  return std::any_of(vacancies.begin(), vacancies.end(), [this](int place) {
+    return wanted_as_[static_cast<size_t>(place)] != kAnyPlace;
+  });
 }
 
 void JobMembers::Await(const Coordinator& coordinator) {
@@ -232,7 +303,9 @@ absl::Status JobMembers::TakeIn(Coordinator& coordinator, const NextMembers& nex
   }
   coordinator.set_replication(ReplicationOf(job_.programs, job_.plan, options_.replicate_every));
   WEFT_RETURN_IF_ERROR(coordinator.GoOnAs(members));
+  times_.join += Lap();
   WEFT_RETURN_IF_ERROR(Equip(coordinator));
+  times_.programs += Lap();
   WEFT_RETURN_IF_ERROR(HandOverState(coordinator, next.handovers));
   times_.state += Lap();
   if (options_.on_plan != nullptr) options_.on_plan(job_.plan);
@@ -282,7 +355,8 @@ absl::StatusOr<std::unique_ptr<StateSource>> JobMembers::FindState(
 
 absl::Status JobMembers::BeginAgain(Coordinator& coordinator, const SurvivorPlan& next,
                                     StateSource& source) {
-  WEFT_ASSIGN_OR_RETURN(job_.programs, options_.repartition(next.plan));
+  WEFT_ASSIGN_OR_RETURN(job_.programs, ProgramsFor(next.plan));
+  times_.plan += Lap();
   job_.plan = next.plan;
   job_.planned = {};
   std::vector<JobMember> members;
@@ -292,9 +366,12 @@ absl::Status JobMembers::BeginAgain(Coordinator& coordinator, const SurvivorPlan
   }
   coordinator.set_replication(ReplicationOf(job_.programs, job_.plan, options_.replicate_every));
   WEFT_RETURN_IF_ERROR(coordinator.BeginAgainAs(members));
+  times_.join += Lap();
   WEFT_RETURN_IF_ERROR(Equip(coordinator));
+  times_.programs += Lap();
   WEFT_RETURN_IF_ERROR(WriteInitialValues(coordinator, job_, StateNames(job_)));
   WEFT_RETURN_IF_ERROR(Restore(coordinator, job_, source));
+  times_.state += Lap();
   if (options_.on_plan != nullptr) options_.on_plan(job_.plan);
   return absl::OkStatus();
 }
@@ -303,14 +380,19 @@ void JobMembers::Settle(const SurvivorPlan& next) {
   come_.clear();
   std::vector<JobMember> places;
   std::vector<int> wanted_as;
+  std::vector<std::string> devices;
   for (const int place : next.ranks) {
-    if (!membership_.has_state(place)) come_.push_back(At(place).client->name());
+    if (!membership_.has_state(place)) NoteNewcomer(*At(place).client);
     places.push_back(At(place));
     wanted_as.push_back(wanted_as_[static_cast<size_t>(place)]);
+    devices.push_back(DeviceAt(place));
   }
   membership_ = Membership(next.plan);
   places_ = std::move(places);
   wanted_as_ = std::move(wanted_as);
+  devices_ = std::move(devices);
+  // Plans that follow are made of another one now.
+  if (prepared_.has_value()) prepared_->ForgetAll();
   refused_.clear();
   ranks_.clear();
   for (size_t rank = 0; rank < places_.size(); ++rank) ranks_.push_back(static_cast<int>(rank));
@@ -319,27 +401,38 @@ void JobMembers::Settle(const SurvivorPlan& next) {
 absl::StatusOr<JobMembers::Rebuilt> JobMembers::Rebuild(Coordinator& coordinator, bool asks_workers,
                                                         const std::vector<WorkerClient*>& givers) {
   Begin(coordinator);
+  times_ = {};
   while (true) {
-    if (options_.wait > absl::ZeroDuration()) Await();
-    std::vector<int> taken;
+    LetGo();
+    PlaceWaiting();
+    Lap();
+    if (options_.wait > absl::ZeroDuration()) Await(coordinator);
+    times_.wait += Lap();
+    const std::map<int, int> by_rank = membership_.PlacesByRank();
+    std::vector<int> ranks, taken;
     std::vector<WorkerClient*> holders = givers;
-    for (int place = 0; place < membership_.size(); ++place) {
-      if (membership_.is_empty(place)) continue;
+    for (const auto& [rank, place] : by_rank) {
+      ranks.push_back(rank);
       taken.push_back(place);
       if (membership_.has_state(place)) holders.push_back(At(place).client);
     }
-    WEFT_ASSIGN_OR_RETURN(const SurvivorPlan next, PlanForFewer(membership_.plan(), taken));
+    WEFT_ASSIGN_OR_RETURN(SurvivorPlan next, PlanForFewer(membership_.wide_plan(), ranks));
+    for (int& rank : next.ranks) rank = by_rank.at(rank);  // places from here on
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<StateSource> source,
                           FindState(holders, asks_workers));
+    times_.state += Lap();
     const absl::Status begun = BeginAgain(coordinator, next, *source);
     if (begun.ok()) {
       // The plan has no place for them.
       std::vector<int> rest;
       for (const int place : taken) {
-        if (!std::binary_search(next.ranks.begin(), next.ranks.end(), place)) rest.push_back(place);
+        const bool is_in =
+            std::find(next.ranks.begin(), next.ranks.end(), place) != next.ranks.end();
+        if (!is_in) rest.push_back(place);
       }
       LosePlaces(rest);
       Settle(next);
+      Prepare();
       return Rebuilt{source->step(), source->text()};
     }
     Log(LogLevel::kWarning, "the job could not begin again: ", begun.ToString());
@@ -347,6 +440,11 @@ absl::StatusOr<JobMembers::Rebuilt> JobMembers::Rebuild(Coordinator& coordinator
     if (lost.empty() && !LeaveNewcomersOut(taken, begun)) return begun;
     LosePlaces(lost);
   }
+}
+
+void JobMembers::NoteNewcomer(const WorkerClient& newcomer) {
+  come_.push_back(newcomer.name());
+  if (unasked_.contains(&newcomer)) options_.source->TakenIn(newcomer);
 }
 
 std::vector<int> JobMembers::FindLost(const std::vector<int>& places) {
@@ -401,9 +499,7 @@ absl::Status JobMembers::Change(Coordinator& coordinator) {
     if (taken.ok()) {
       come_.clear();
       for (const Handover& one : next.handovers) {
-        const WorkerClient& newcomer = *At(next.places[static_cast<size_t>(one.to)]).client;
-        come_.push_back(newcomer.name());
-        if (unasked_.contains(&newcomer)) options_.source->TakenIn(newcomer);
+        NoteNewcomer(*At(next.places[static_cast<size_t>(one.to)]).client);
       }
       membership_.Settle(next);
       ranks_ = next.places;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,7 +20,9 @@
 #include "training/checkpoint/state_source.h"
 #include "training/job/job.h"
 #include "training/recovery/membership.h"
+#include "training/recovery/prepared_programs.h"
 #include "training/recovery/survivor_plan.h"
+#include "training/recovery/waiting_workers.h"
 
 namespace weft {
 
@@ -98,7 +101,8 @@ class JobMembers {
   bool CanSpare(const Coordinator& coordinator, const std::vector<int>& ranks);
   // The same where all that stay begin anew (Rebuild).
   bool CanBeginAgainWithout(const Coordinator& coordinator, const std::vector<int>& ranks);
-  // Places those that have come. Whether members change by it.
+  // Places those that have come, those without a place of their own where they fit. Whether members
+  // change by it now.
   bool TakeArrivals(const Coordinator& coordinator);
   // Makes the coordinator's workers those of Membership::Next: they join a new job, get programs,
   // and newcomers take the state of a member. Before that, waits for newcomers (options.wait). One
@@ -136,6 +140,8 @@ class JobMembers {
   void Put(int place, const Arrival& arrival);
   // Gives those that wait the places that there are for them.
   void PlaceWaiting();
+  // One more of those that have been taken in.
+  void NoteNewcomer(const WorkerClient& newcomer);
   // Says that it waits, and why.
   std::string WaitText(const Arrival& arrival) const;
   // Those that wait, and are gone, leave.
@@ -173,7 +179,11 @@ class JobMembers {
   std::vector<JobMember> places_;  // by place; empty before the first call
   std::vector<int> wanted_as_;     // by place: what WorkerSource calls it
   std::vector<int> ranks_;         // place of each rank
-  std::set<int> refused_;          // places for which nobody is wanted any more
+  // By place: what the plan's worker computes on, "cuda:1"; "" = not known.
+  std::vector<std::string> devices_;
+  std::set<int> refused_;  // places for which nobody is wanted any more
+  WaitingWorkers waiting_;
+  std::set<const WorkerClient*> unasked_;  // of places: they have come for any
   std::vector<std::string> come_;
   ChangeTimes times_;
   int64_t mark_ = 0;  // of Lap

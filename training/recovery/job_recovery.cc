@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "distributed/coordinator_epoch.h"
 #include "platform/log.h"
 #include "platform/status.h"
 #include "platform/status_macros.h"
@@ -55,6 +56,12 @@ void HoldAll(const std::vector<WorkerClient*>& clients, const std::vector<int>& 
   }
 }
 
+// The error without who waited for whom.
+std::string WithoutWaits(const absl::Status& loss) {
+  const std::string text(loss.message());
+  return text.substr(0, text.find("; "));
+}
+
 // "worker:1 (pid 4711) was killed by signal 9 (Killed)", without who waited for it. Where it is
 // told by one that has lost it, behind the name of one that is out: "worker:1 (10.0.0.8:4000):
 // ...".
@@ -92,18 +99,21 @@ std::string JobRecovery::WhyNot(const PreparedJob& job, const JobSpec& spec, boo
   if (job.plan.zero > 0) {
     return absl::StrCat("with zero=", job.plan.zero, " each worker has state that no other has");
   }
-  const std::string kind = WhyNotFromState(job, spec);
+  const std::string kind = WhyNotFromState(job, spec, may_grow);
   if (!kind.empty()) return kind;
   for (const JobProgram& program : job.programs) {
-    const bool commits = std::all_of(program.partitions.begin(), program.partitions.end(),
+    // One replica has nobody to agree with. What further ones would need, JobMembers looks at.
+    const bool commits = job.plan.mesh.data < 2 ||
+                         std::all_of(program.partitions.begin(), program.partitions.end(),
                                      [](const Partition& partition) { return partition.commits; });
     if (!commits) return "its workers need each other while they update variables";
   }
   return "";
 }
 
-std::string JobRecovery::WhyNotFromState(const PreparedJob& job, const JobSpec& spec) {
-  if (job.plan.mesh.size() < 2) return "it has one worker alone";
+std::string JobRecovery::WhyNotFromState(const PreparedJob& job, const JobSpec& spec,
+                                         bool may_grow) {
+  if (job.plan.mesh.size() < 2 && !may_grow) return "it has one worker alone";
   if (!job.updates.empty()) return "a job of several updates in turn cannot be planned anew yet";
   if (spec.stored != nullptr) {
     return absl::StrCat("the partitions in '", spec.stored->folder, "' are for all its workers");
@@ -121,6 +131,7 @@ absl::StatusOr<WentOn> JobRecovery::GoOn(Coordinator& coordinator, const absl::S
   const int64_t begin = clock.MonotonicNanos();
   const absl::Status known = options_.explain == nullptr ? loss : options_.explain(loss);
   Log(LogLevel::kWarning, "a worker may be lost: ", known.ToString());
+  if (IsDeposed(known)) return known;  // this process is, and no worker
   const int workers = coordinator.size();
   std::vector<std::string> names;
   for (int rank = 0; rank < workers; ++rank) names.push_back(coordinator.name(rank));
@@ -133,26 +144,46 @@ absl::StatusOr<WentOn> JobRecovery::GoOn(Coordinator& coordinator, const absl::S
   }
   if (outcome.out.empty()) return loss;  // all workers answer: a peer's error ended the run
   losses_ += static_cast<int64_t>(outcome.out.size());
-  std::vector<std::string> lost;
-  for (const int rank : outcome.out) lost.push_back(names[static_cast<size_t>(rank)]);
-  const double seconds = static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
+  RecoveryRecord record;
+  for (const int rank : outcome.out) record.lost.push_back(names[static_cast<size_t>(rank)]);
+  record.come = members_.come();
+  record.before = workers;
+  record.after = coordinator.size();
+  record.seconds = SecondsSince(begin);
+  record.settle_seconds = outcome.settle_seconds;
+  record.times = members_.times();
   const std::string come =
       record.come.empty()
           ? ""
-          : absl::StrCat(" with ", absl::StrJoin(members_.come(), ", "), " in its place");
-  options_.say(absl::StrFormat(
-      "lost   %s; %d of %d workers go on as %s%s after %.2f s: no step is lost or repeated",
-      WhyOut(known, lost), coordinator.size(), before, job_.plan.mesh.ToString(), come, seconds));
-  return settled;
+          : absl::StrCat(" with ", absl::StrJoin(record.come, ", "), " in its place");
+  std::string from, cost = "no step is lost or repeated";
+  if (outcome.went_on.back_to.has_value()) {
+    const int64_t back_to = *outcome.went_on.back_to;
+    const int64_t done = before + std::max(reported, outcome.went_on.settled.steps);
+    from = absl::StrCat(" from ", outcome.source, ", step ", back_to);
+    const int64_t again = std::max<int64_t>(0, done - back_to);
+    cost = absl::StrCat(again == 1 ? "1 step is" : absl::StrCat(again, " steps are"),
+                        " done again, no sample is lost or repeated");
+  }
+  options_.say(absl::StrFormat("lost   %s; %d of %d workers go on as %s%s%s after %.2f s: %s (%s)",
+                               WhyOut(known, record.lost), coordinator.size(), workers,
+                               job_.plan.mesh.ToString(), come, from, record.seconds, cost,
+                               PartsText(record)));
+  records_.push_back(std::move(record));
+  return outcome.went_on;
 }
 
 absl::Status JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t before, int64_t reported,
                                    Outcome& outcome) {
   const std::vector<WorkerClient*> clients = coordinator.clients();
+  Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
+  const int64_t begin = clock.MonotonicNanos();
   const int64_t runs = coordinator.runs();
   const auto settled = SettleStep(clients, runs, reported);
   SettledStep& stand = outcome.went_on.settled;
   stand = settled.ok() ? *settled : FindLeft(clients, runs, reported);
+  outcome.settle_seconds = SecondsSince(begin);
+  LeaveOutWhoIsApart(coordinator, stand.left);
   const std::set<int> left_out = std::exchange(left_out_, {});
   std::erase_if(stand.left, [&](int rank) { return left_out.contains(rank); });
   outcome.out = Others(coordinator.size(), stand.left);
@@ -161,8 +192,8 @@ absl::Status JobRecovery::GoOnOnce(Coordinator& coordinator, int64_t before, int
   has_arrivals_ = false;
   // What workers have is of use where all that are left stand at one step.
   const bool is_settled = options_.commits && settled.ok();
-  const bool may_change = is_settled && (options_.wait > absl::ZeroDuration() ||
-                                         members_.CanSpare(coordinator, outcome.out));
+  const bool may_fill = options_.wait > absl::ZeroDuration() || !members_.waiting().empty();
+  const bool may_change = is_settled && (may_fill || members_.CanSpare(coordinator, outcome.out));
   members_.Lose(coordinator, outcome.out);
   absl::Status changed = settled.status();
   if (may_change) {

@@ -88,14 +88,21 @@ int64_t Membership::Come(int place) {
   return ++At(place).incarnation;
 }
 
-absl::StatusOr<NextMembers> Membership::Next() const {
-  std::map<int, int> taken;  // places by rank of the plan with all replicas
+Plan Membership::wide_plan() const { return PlanWithMore(plan_, further()); }
+
+std::map<int, int> Membership::PlacesByRank() const {
+  std::map<int, int> places;
   for (int place = 0; place < size(); ++place) {
-    if (!is_empty(place)) taken[RankOf(place)] = place;
+    if (!is_empty(place)) places[RankOf(place)] = place;
   }
+  return places;
+}
+
+absl::StatusOr<NextMembers> Membership::Next() const {
+  const std::map<int, int> taken = PlacesByRank();
   std::vector<int> ranks;
   for (const auto& [rank, place] : taken) ranks.push_back(rank);
-  WEFT_ASSIGN_OR_RETURN(SurvivorPlan whole, PlanWithout(PlanWithMore(plan_, further()), ranks));
+  WEFT_ASSIGN_OR_RETURN(SurvivorPlan whole, PlanWithout(wide_plan(), ranks));
   NextMembers next = {std::move(whole.plan), {}, {}};
   for (const int rank : whole.ranks) next.places.push_back(taken.at(rank));
   // A rank has what those have that differ from it in their replica alone.

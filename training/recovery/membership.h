@@ -3,6 +3,7 @@
 #define WEFT_TRAINING_RECOVERY_MEMBERSHIP_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,17 @@ class Membership {
   int size() const { return static_cast<int>(places_.size()); }
   // That the job began with, or was planned anew with (Membership is another one then).
   const Plan& plan() const { return plan_; }
+  // Places of the plan that the job began with.
+  int planned() const { return plan_.mesh.size(); }
+  int planned_replicas() const { return plan_.mesh.data; }
+  // The places of each replica, further ones last.
+  std::vector<std::vector<int>> replicas() const;
+  // Of the plan that the job began with: the rank that does what this place does in its replica,
+  // in the first one.
+  int PeerOf(int place) const;
+  // That plan with the further replicas, and by its ranks the places that have somebody.
+  Plan wide_plan() const;
+  std::map<int, int> PlacesByRank() const;
   // Of the worker that is in the place, or was last.
   int64_t incarnation(int place) const { return At(place).incarnation; }
   bool is_empty(int place) const { return At(place).state == State::kEmpty; }

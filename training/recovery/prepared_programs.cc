@@ -43,12 +43,23 @@ PreparedPrograms::~PreparedPrograms() {
   thread_.join();
 }
 
+std::string PreparedPrograms::KeyOf(const Plan& plan) const {
+  return absl::StrCat(generation_, ": ", ProgramsKey(plan));
+}
+
+void PreparedPrograms::ForgetAll() {
+  MutexLock lock(mutex_);
+  ++generation_;
+  queue_.clear();
+  entries_.clear();
+}
+
 void PreparedPrograms::Expect(const std::vector<Plan>& plans) {
   MutexLock lock(mutex_);
   std::map<std::string, Entry> expected;
   queue_.clear();
   for (const Plan& plan : plans) {
-    const std::string key = ProgramsKey(plan);
+    const std::string key = KeyOf(plan);
     if (expected.size() >= limits_.plans || expected.contains(key)) continue;
     const auto known = entries_.find(key);
     if (known != entries_.end() && known->second.programs.has_value()) {
@@ -64,7 +75,7 @@ void PreparedPrograms::Expect(const std::vector<Plan>& plans) {
 
 void PreparedPrograms::Hurry(const Plan& plan) {
   MutexLock lock(mutex_);
-  const std::string key = ProgramsKey(plan);
+  const std::string key = KeyOf(plan);
   const auto [entry, is_new] = entries_.try_emplace(key);
   if (is_new) entry->second.plan = plan;
   if (entry->second.is_settled) return;
@@ -77,13 +88,13 @@ void PreparedPrograms::Hurry(const Plan& plan) {
 
 bool PreparedPrograms::IsSettled(const Plan& plan) {
   MutexLock lock(mutex_);
-  const auto entry = entries_.find(ProgramsKey(plan));
+  const auto entry = entries_.find(KeyOf(plan));
   return entry != entries_.end() && entry->second.is_settled;
 }
 
 std::optional<std::vector<JobProgram>> PreparedPrograms::Take(const Plan& plan) {
   MutexLock lock(mutex_);
-  const auto entry = entries_.find(ProgramsKey(plan));
+  const auto entry = entries_.find(KeyOf(plan));
   if (entry == entries_.end() || !entry->second.programs.has_value()) return std::nullopt;
   std::optional<std::vector<JobProgram>> programs = std::move(entry->second.programs);
   entries_.erase(entry);

@@ -46,6 +46,8 @@ class PreparedPrograms {
 
   // The job may come to these plans now, and to no others: what was made for others is given up.
   void Expect(const std::vector<Plan>& plans);
+  // Plans of the same ProgramsKey mean other programs from here on: everything is given up.
+  void ForgetAll();
   // This plan goes before all that were not begun yet.
   void Hurry(const Plan& plan);
   // Whether waiting for the plan's programs is of no more use: they are there, could not be made,
@@ -63,6 +65,7 @@ class PreparedPrograms {
     int64_t nodes = 0;
     std::optional<std::vector<JobProgram>> programs;
   };
+  std::string KeyOf(const Plan& plan) const;
   void Run();
   void Keep(const std::string& key, absl::StatusOr<std::vector<JobProgram>> programs)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -72,7 +75,9 @@ class PreparedPrograms {
   Mutex mutex_;
   CondVar changed_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  // By ProgramsKey.
+  // What keys begin with: programs that are under way when all is forgotten belong to nobody.
+  int64_t generation_ = 0;
+  // By generation and ProgramsKey.
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> queue_ ABSL_GUARDED_BY(mutex_);  // keys of those that are to be made
   std::thread thread_;

@@ -92,7 +92,10 @@ ReplicaCheck::ReplicaCheck(const PreparedJob& job, int64_t first_step, ReplicaCh
 }
 
 int64_t ReplicaCheck::NextCall(int64_t step) const {
-  if (has_copies_ && copies_.empty()) return std::numeric_limits<int64_t>::max();
+  // One replica has nobody to be compared with, until there are more.
+  if (has_copies_ && copies_.empty() && mesh_ == job_.plan.mesh) {
+    return std::numeric_limits<int64_t>::max();
+  }
   if (!repaired_.empty()) return step + 1;
   if (options_.every > 0) return (step / options_.every + 1) * options_.every;
   return std::max(next_, step + 1);

@@ -22,6 +22,15 @@ struct SurvivorPlan {
 // (Plan::zero).
 absl::StatusOr<SurvivorPlan> PlanWithout(const Plan& plan, const std::vector<int>& left);
 
+// Whether the job's micro-batches are enough for so many replicas: each has one at least. A job
+// that keeps its batches whole is cut for as many as there are.
+bool HasRoomFor(const Plan& plan, int replicas);
+
+// The plan with so many more replicas behind its own, each like the first: its stages, shards and
+// threads, on a host of its own, with the mean of the others' shares. Their workers have numbers
+// behind those of the plan's. The micro-batches stay (but see HasRoomFor). The prediction is left
+// out.
+Plan PlanWithMore(const Plan& plan, int more);
 // A plan for some of these ranks (`left`, ascending, one at least): batch and micro-batches stay
 // the job's. Of what the mesh is made of, replicas go first: with stages and shards as they are,
 // the job has as many replicas as the ranks that are left can make up. Where they make up none,
