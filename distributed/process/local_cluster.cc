@@ -470,9 +470,9 @@ absl::Status LocalCluster::Explain(const absl::Status& error) {
   if (was_killed && MemoryKills(RealFileSystem()) > memory_kills_) {
     return absl::ResourceExhaustedError(absl::StrCat(
         *end,
-        ": since the job began, the system has ended a process for want of memory (oom_kill "
-        "in /proc/vmstat); use a smaller --batch or fewer workers, or give --memory-per-worker "
-        "to have a job that needs more refused; ",
+        ": since the job began, the system has ended a process for want of memory (oom_kill in "
+        "/proc/vmstat), so use a smaller --batch or fewer workers, or give --memory-per-worker to "
+        "have a job that needs more refused; ",
         error.message()));
   }
   return absl::UnavailableError(absl::StrCat(*end, "; ", error.message()));

@@ -34,6 +34,7 @@ start_workers() {
   printf 'hosts:\n  - name: here\n    workers:\n' > cluster.yaml
   local i
   for i in $(seq $workers); do
+    rm -f "worker$i.log"  # of the worker before
     "$runner" worker --listen 127.0.0.1:0 --allow-path / --keep-state "$1" 2> "worker$i.log" &
     pids+=($!)
     await 30 listens "worker$i.log" || fail "worker $i does not listen: $(cat "worker$i.log")"

@@ -11,10 +11,11 @@ cd "$(mktemp -d /tmp/weft-times-XXXXXX)" || exit 1
 export HOME=$PWD TMPDIR=$PWD  # where the job finds its token, and puts its sockets
 job=
 group=
+memory_file=/dev/shm/weft-times-$$
 clean_up() {
   [ -n "$job" ] && kill -9 "$job" 2> /dev/null  # its workers end with it
   [ -n "$group" ] && await 5 rmdir "$group" 2> /dev/null
-  rm -rf "$PWD"
+  rm -rf "$PWD" "$memory_file"
 }
 trap clean_up EXIT
 trap 'exit 1' INT TERM
@@ -164,13 +165,15 @@ no_memory() {
   echo 1000 > "/proc/$victim/oom_score_adj"
   echo "$victim" > "$group/cgroup.procs"
   since=${EPOCHREALTIME/./}
-  (echo "$BASHPID" > "$group/cgroup.procs" && echo -900 > "/proc/$BASHPID/oom_score_adj" && exec tail /dev/zero) &
+  # A file in memory, so that the process that takes it stays small, and the worker is the larger one.
+  (echo "$BASHPID" > "$group/cgroup.procs" && exec head --bytes=300M /dev/zero > "$memory_file") &
   local eater=$!
   await 30 all_gone "$victim" || fail "memory: the system has not ended worker $victim"
   since=${EPOCHREALTIME/./}
   tells memory '^lost  .*for want of memory.*--batch' 1 "$since"
   kill -9 $eater 2> /dev/null
   wait $eater 2> /dev/null
+  rm -f "$memory_file"
   goes_on memory "$since" 10
 }
 # A group below this process's own, of version 1 or 2, with 256 MiB.
