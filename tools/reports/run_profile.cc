@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tools/console/console.h"
+#include "platform/control_characters.h"
 
 namespace weft {
 namespace {
@@ -61,8 +61,9 @@ std::string TimeColumns(const RunProfile& profile, int64_t nanoseconds) {
   return absl::StrFormat("%11.3f %6.1f", MillisecondsPerRun(profile, nanoseconds), share);
 }
 
+// Of one line, whatever the name has.
 std::string ShortenedAtFront(const std::string& name) {
-  const std::string text = Printable(name);
+  const std::string text = EscapeControlCharacters(name);
   if (text.size() <= kNameWidth) return text;
   return absl::StrCat("...", text.substr(text.size() - (kNameWidth - 3)));
 }

@@ -155,7 +155,7 @@ TEST_F(JoiningTest, AnAddressThatCannotBeUsedIsRefused) {
     worker.address = address;
     ExpectRefused(worker, absl::StatusCode::kInvalidArgument, {});
   }
-  worker.address = std::string(400, 'a') + ":1";
+  worker.address = absl::StrCat(std::string(400, 'a'), ":1");
   ExpectRefused(worker, absl::StatusCode::kInvalidArgument, {});
   worker.address = "127.0.0.1:4009";
   ExpectRefused(worker, absl::StatusCode::kFailedPrecondition, {"peers cannot reach it"});
