@@ -20,9 +20,6 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{256} << 10;
 // So many may be ahead of who takes them.
 constexpr int64_t kPiecesAhead = 8;
-// No channel and no collective of a program has these streams.
-constexpr uint32_t kSnapshotStream = 0x7fffff00;
-constexpr uint32_t kTakenStream = 0x7fffff01;
 
 int64_t PiecesOf(int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes; }
 

@@ -28,6 +28,11 @@
 
 namespace weft {
 
+// Of the messages with copies, and of a keeper's words about them. No channel and no collective of
+// a program has these streams.
+inline constexpr uint32_t kSnapshotStream = 0x7fffff00;
+inline constexpr uint32_t kTakenStream = 0x7fffff01;
+
 // What the snapshots of a job are made with. Pointers are borrowed.
 struct SnapshotCopiesOptions {
   std::shared_ptr<Transport> transport;

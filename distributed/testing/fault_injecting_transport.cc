@@ -1,5 +1,6 @@
 #include "distributed/testing/fault_injecting_transport.h"
 
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -29,7 +30,8 @@ absl::StatusOr<std::vector<TransportFault>> ParseTransportFaults(const std::stri
                                                      {"truncate", Kind::kTruncate},
                                                      {"stale_job", Kind::kStaleJob},
                                                      {"lose_peer", Kind::kLosePeer},
-                                                     {"withhold_credit", Kind::kWithholdCredit}};
+                                                     {"withhold_credit", Kind::kWithholdCredit},
+                                                     {"flip", Kind::kFlip}};
   std::vector<TransportFault> faults;
   for (const absl::string_view entry : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     const std::vector<std::string> parts = absl::StrSplit(entry, absl::ByAnyChar("@+"));
@@ -150,6 +152,9 @@ class FaultInjectingTransport::Copy final : public TransferObserver {
   Copy(const void* data, uint64_t bytes) : bytes_(bytes) {
     if (bytes > 0) std::memcpy(bytes_.data(), data, bytes);
   }
+  void Flip() {
+    if (!bytes_.empty()) bytes_.front() ^= std::byte{1};
+  }
   const void* data() const { return bytes_.data(); }
   void Done(const absl::Status&) override {
     MutexLock lock(mutex_);
@@ -262,8 +267,11 @@ void FaultInjectingTransport::Strike(const TransportFault& fault, RankId peer,
       return Watch(peer, header, message);
     }
     case Kind::kDuplicate:
-      SendCopy(peer, header, data);
+      SendCopy(peer, header, data, /*flips=*/false);
       return inner_.Send(peer, header, data, observer);
+    case Kind::kFlip:
+      SendCopy(peer, header, data, /*flips=*/true);
+      return observer.Done(absl::OkStatus());
     case Kind::kTruncate:
       changed.bytes /= 2;
       return inner_.Send(peer, changed, data, observer);
@@ -283,8 +291,10 @@ void FaultInjectingTransport::Strike(const TransportFault& fault, RankId peer,
   }
 }
 
-void FaultInjectingTransport::SendCopy(RankId peer, const MessageHeader& header, const void* data) {
+void FaultInjectingTransport::SendCopy(RankId peer, const MessageHeader& header, const void* data,
+                                       bool flips) {
   auto copy = std::make_unique<Copy>(data, header.bytes);
+  if (flips) copy->Flip();
   Copy& message = *copy;
   {
     MutexLock lock(mutex_);

@@ -26,6 +26,7 @@ struct TransportFault {
     kStaleJob,        // says that it belongs to the job before
     kLosePeer,        // never arrives; from it on, all with that peer ends as with a lost one
     kWithholdCredit,  // arrives, but its memory is never given back: a credit too few
+    kFlip,            // arrives with a bit of its first byte flipped
   };
   Kind kind = Kind::kDrop;
   int64_t message = 0;  // the how manieth Send of this rank, from 0
@@ -33,7 +34,7 @@ struct TransportFault {
 };
 
 // "drop@7", "delay@3+2" (after 2 later sends), "duplicate@0", "truncate@1", "stale_job@4",
-// "lose_peer@6", "withhold_credit@5"; several with commas between.
+// "lose_peer@6", "withhold_credit@5", "flip@2"; several with commas between.
 absl::StatusOr<std::vector<TransportFault>> ParseTransportFaults(const std::string& text);
 
 // Decorates a transport for one rank; faults strike what that rank sends. Thread-safe. Whatever the
@@ -71,7 +72,7 @@ class FaultInjectingTransport final : public Transport {
 
   void Strike(const TransportFault& fault, RankId peer, const MessageHeader& header,
               const void* data, TransferObserver& observer);
-  void SendCopy(RankId peer, const MessageHeader& header, const void* data);
+  void SendCopy(RankId peer, const MessageHeader& header, const void* data, bool flips);
   void Watch(RankId peer, const MessageHeader& header, Sentinel& sentinel);
   absl::Status Lost(RankId peer) const;
   bool IsLost(RankId peer);

@@ -123,6 +123,18 @@ TEST_P(FaultInjectingTransportTest, ATruncatedMessageIsRefused) {
   EXPECT_THAT(Text(status), HasSubstr("size is 16, expected 32"));
 }
 
+TEST_P(FaultInjectingTransportTest, AFlippedMessageArrivesWithOtherBytes) {
+  Start("flip@1");
+  ASSERT_TRUE(Send(0).ok());
+  ASSERT_TRUE(Receive(0).ok());
+  EXPECT_EQ(got_, sent_.back());
+  ASSERT_TRUE(Send(1).ok());
+  ASSERT_TRUE(Receive(1).ok());
+  EXPECT_NE(got_.front(), sent_.back().front());
+  for (size_t i = 1; i < got_.size(); ++i) EXPECT_EQ(got_[i], sent_.back()[i]) << i;
+  EXPECT_EQ(faulty_->struck(), 1);
+}
+
 TEST_P(FaultInjectingTransportTest, AStaleJobIsRefusedWithBothValues) {
   Start("stale_job@0");
   ASSERT_TRUE(Send(0).ok());

@@ -62,6 +62,9 @@ struct FaultRow {
   // Of kSilence.
   Struck struck = Struck::kOne;
   bool returns = false;  // a new worker comes in its place
+  // Of kSilence and kMessage: of the messages that carry copies of the rank's state
+  // (--replicate), and not of those of steps.
+  bool of_copies = false;
 };
 
 const std::vector<FaultRow>& FaultRows();
@@ -71,7 +74,8 @@ struct SoakFault {
   const FaultRow* row = nullptr;
   int rank = 0;         // of the job as it begins
   int other_rank = -1;  // that is struck with it; -1: none
-  // The how manieth message of the rank, change to the disk, step, or call; from 0.
+  // The how manieth message of the rank (those of steps and those of copies count apart), change to
+  // the disk, step, or call; from 0.
   int64_t moment = 0;
   double seconds = 0;   // virtual, as in the row
   int later_sends = 1;  // TransportFault::later_sends
@@ -87,6 +91,8 @@ struct FaultSchedule {
   bool goes_on = true;         // --on-loss continue; else stop
   bool long_stretches = true;  // the loop gives out many steps at once; else one by one
   int64_t checkpoint_every = 0;
+  // --replicate: steps between copies of each rank's state in another's memory; 0: there are none.
+  int64_t replicate_every = 0;
   std::vector<SoakFault> faults;
 };
 

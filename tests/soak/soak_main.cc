@@ -22,8 +22,10 @@ int RunSoak(int first, int schedules, bool verbose) {
     if (verbose) {
       std::cout << DescribeSchedule(schedule)
                 << "\n  struck: " << absl::StrJoin(outcome.struck, ", ") << "; " << outcome.losses
-                << " losses, resumed from step " << outcome.resumed_from << ", waited "
-                << absl::FormatDuration(outcome.turned) << "\n  error: " << outcome.error << "\n";
+                << " losses, " << outcome.from_copies
+                << " of them made good from copies, resumed from step " << outcome.resumed_from
+                << ", waited " << absl::FormatDuration(outcome.turned)
+                << "\n  error: " << outcome.error << "\n";
     }
     if (!outcome.complaints.empty()) std::cout << ComplaintText(schedule, outcome) << std::flush;
     if (tally.schedules() % 100 == 0) std::cout << tally.Text() << std::flush;

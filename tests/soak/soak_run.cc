@@ -36,6 +36,7 @@
 #include "training/data/data_file.h"
 #include "training/data/data_set.h"
 #include "training/job/job.h"
+#include "training/job/replication.h"
 #include "training/job/resume.h"
 #include "training/job/trainer.h"
 #include "training/recovery/job_recovery.h"
@@ -117,7 +118,8 @@ struct RunEnd {
   std::vector<std::string> repeated;  // steps that were told twice, or not in order
   std::set<size_t> struck;
   bool may_go_on = false;  // from the same step, where a whole replica is left, as the job said
-  bool stopped = false;    // because a worker left
+  std::vector<int32_t> keepers;  // of each rank as the job begins; empty: there are no copies
+  bool stopped = false;          // because a worker left
   bool hung = false;
   absl::Duration turned;
 };
@@ -155,6 +157,10 @@ class SoakJob {
     data_spec_.files.push_back({input, path, 0});
   }
   absl::StatusOr<PreparedJob> Prepare(const FaultSchedule& schedule);
+  // Where no replica is whole, it goes back to copies or to what is saved, if there is any yet.
+  bool GoesBack(const FaultSchedule& schedule, const PreparedJob& job) const {
+    return schedule.goes_on && JobRecovery::WhyNotFromState(job, spec_).empty();
+  }
   absl::Status Train(const FaultSchedule& schedule, RunEnd& end);
   // Does to the disk what the schedule says, but for what comes with a step.
   void StrikeDisk(const FaultSchedule& schedule);
@@ -175,6 +181,10 @@ absl::StatusOr<PreparedJob> SoakJob::Prepare(const FaultSchedule& schedule) {
   WEFT_ASSIGN_OR_RETURN(const Graph model, SoakModel());
   spec_ = JobSpec();
   spec_.cluster = ClusterSpec::Local(schedule.mesh.size(), 1);
+  // Copies are on other hosts, where there are several: the hosts of Struck::kHost.
+  for (size_t i = 0; schedule.replicate_every > 0 && i < spec_.cluster.workers.size(); ++i) {
+    spec_.cluster.workers[i].host = absl::StrCat("h", i / 2);
+  }
   spec_.plan.strict = true;
   spec_.plan.commits = schedule.goes_on;
   spec_.plan.micro_batches = kMicroBatches;
@@ -188,6 +198,7 @@ absl::StatusOr<PreparedJob> SoakJob::Prepare(const FaultSchedule& schedule) {
   WEFT_ASSIGN_OR_RETURN(auto data, DataSet::Open(files_, data_spec_));
   WEFT_ASSIGN_OR_RETURN(PreparedJob job, PrepareTraining(model, training_, spec_, data));
   spec_.commits = schedule.goes_on && JobRecovery::WhyNot(job, spec_).empty();
+  if (GoesBack(schedule, job)) spec_.replicate_every = schedule.replicate_every;
   return job;
 }
 
@@ -268,6 +279,7 @@ absl::Status SoakJob::Train(const FaultSchedule& schedule, RunEnd& end) {
   recovery_options.source = &workers.source();
   if (schedule.waits) recovery_options.wait = absl::Seconds(60);
   recovery_options.commits = spec_.commits;
+  recovery_options.replicate_every = spec_.replicate_every;
   recovery_options.begins_anew = !newest.has_value();
   recovery_options.checkpoint = [&](int64_t after) -> absl::StatusOr<std::unique_ptr<StateSource>> {
     checkpointer.GiveUp("a worker that had a part of it is lost");
@@ -278,9 +290,8 @@ absl::Status SoakJob::Train(const FaultSchedule& schedule, RunEnd& end) {
   };
   JobRecovery recovery(job, recovery_options);
   end.may_go_on = spec_.commits;
-  // Where no replica is whole, it goes back to what is saved, if there is any yet.
-  const bool goes_back = schedule.goes_on && JobRecovery::WhyNotFromState(job, spec_).empty();
-  if (spec_.commits || goes_back) options.losses = &recovery;
+  if (spec_.replicate_every > 0) end.keepers = KeepersOf(job.plan);
+  if (spec_.commits || GoesBack(schedule, job)) options.losses = &recovery;
   // Replicas are compared after each step, where a bit flips.
   std::vector<std::unique_ptr<FlippingHook>> flips;
   std::map<size_t, const FlippingHook*> flip_of;  // by fault
@@ -336,8 +347,28 @@ const RunEnd& Undisturbed(int tensor) {
   return ends->emplace(tensor, job.Run(schedule)).first->second;
 }
 
-// The job may go on after these losses: a replica is left that has lost nobody.
+// One fault has taken these ranks, at one moment, and others keep copies of all that they had. No
+// copy was changed on its way: the first of all may be needed.
+bool HasCopiesOf(const FaultSchedule& schedule, const RunEnd& end, const std::set<int>& lost) {
+  if (end.keepers.empty()) return false;
+  int losses = 0;
+  for (const size_t i : end.struck) {
+    const FaultRow& row = *schedule.faults[i].row;
+    const bool changes_copy = row.strike == Strike::kMessage && row.of_copies;
+    if (row.harm == Harm::kLeaves || changes_copy) return false;
+    losses += row.harm == Harm::kLosesRank ? 1 : 0;
+  }
+  for (const int rank : lost) {
+    if (lost.contains(end.keepers[static_cast<size_t>(rank)])) return false;
+  }
+  // A strict job keeps its shards.
+  return losses == 1 &&
+         schedule.mesh.size() - static_cast<int>(lost.size()) >= schedule.mesh.tensor;
+}
+
+// The job goes on after these losses: a replica is left that has lost nobody, or copies are.
 bool MayGoOn(const FaultSchedule& schedule, const RunEnd& end, const std::set<int>& lost) {
+  if (HasCopiesOf(schedule, end, lost)) return true;
   std::set<int> replicas;
   for (const int rank : lost) replicas.insert(schedule.mesh.CoordinateOf(RankId(rank)).data);
   return end.may_go_on && static_cast<int>(replicas.size()) < schedule.mesh.data;
@@ -409,6 +440,9 @@ void JudgeRun(const FaultSchedule& schedule, const RunEnd& end, SoakOutcome& out
     outcome.joins += absl::StartsWith(line, "joined ") || absl::StrContains(line, " in its place");
     if (!absl::StartsWith(line, "lost ")) continue;
     if (outcome.losses++ == 0) first_loss = line;
+    // What is left of several replicas is held as copies are.
+    outcome.from_copies += !end.keepers.empty() && !end.may_go_on &&
+                           absl::StrContains(line, " from copies in the memory of ");
   }
   outcome.turned = end.turned;
   if (end.hung) complaints.push_back("the run hung");

@@ -18,11 +18,13 @@ struct SoakOutcome {
   std::vector<std::string> complaints;
   std::set<std::string> struck;  // rows of the faults that have come
   int losses = 0;                // after which the job went on
-  int joins = 0;                 // of new workers
-  bool stopped = false;          // because a worker left that the job needs
-  std::string error;             // with which it ended; "" = it came to its end
-  int64_t resumed_from = 0;      // the step that the run after it began with
-  absl::Duration turned;         // virtual time that passed in waits
+  // Losses after which a job of which no replica is whole went on from copies in workers' memory.
+  int from_copies = 0;
+  int joins = 0;             // of new workers
+  bool stopped = false;      // because a worker left that the job needs
+  std::string error;         // with which it ended; "" = it came to its end
+  int64_t resumed_from = 0;  // the step that the run after it began with
+  absl::Duration turned;     // virtual time that passed in waits
 };
 
 // Runs the schedule's job, strict, on workers of this process; then resumes it from what it has

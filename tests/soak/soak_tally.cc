@@ -11,7 +11,7 @@
 namespace weft::testing {
 namespace {
 
-constexpr char kRowFormat[] = "%-26s%10d%8d%8d%9d%8d%9d%7d%7d\n";
+constexpr char kRowFormat[] = "%-26s%10d%8d%8d%9d%8d%8d%9d%7d%7d\n";
 
 }  // namespace
 
@@ -25,6 +25,7 @@ void SoakTally::Count(const SoakOutcome& outcome, bool has_struck, KindEnds& end
   if (!outcome.complaints.empty()) ++ends.wrong;
   if (!has_struck) return;
   ++ends.struck;
+  if (outcome.from_copies > 0) ++ends.copies;
   if (outcome.joins > 0) ++ends.joined;
   if (!outcome.error.empty()) {
     ++ends.ended;
@@ -40,6 +41,7 @@ void SoakTally::Count(const SoakOutcome& outcome, bool has_struck, KindEnds& end
 void SoakTally::Add(const FaultSchedule& schedule, const SoakOutcome& outcome) {
   ++schedules_;
   if (!outcome.complaints.empty()) ++wrong_;
+  if (outcome.from_copies > 0 && outcome.error.empty()) ++from_copies_;
   std::set<std::string> names;
   for (const SoakFault& fault : schedule.faults) names.insert(fault.row->name);
   for (const std::string& name : names) {
@@ -61,18 +63,20 @@ int SoakTally::went_on(const std::string& row) const {
 
 std::string SoakTally::Text() const {
   std::string text =
-      absl::StrFormat("%-26s%10s%8s%8s%9s%8s%9s%7s%7s\n", "fault", "schedules", "struck", "whole",
-                      "went on", "joined", "stopped", "ended", "wrong");
+      absl::StrFormat("%-26s%10s%8s%8s%9s%8s%8s%9s%7s%7s\n", "fault", "schedules", "struck",
+                      "whole", "went on", "copies", "joined", "stopped", "ended", "wrong");
   const auto add = [&text](const std::string& name, const KindEnds& ends) {
     absl::StrAppendFormat(&text, kRowFormat, name, ends.schedules, ends.struck, ends.whole,
-                          ends.went_on, ends.joined, ends.stopped, ends.ended, ends.wrong);
+                          ends.went_on, ends.copies, ends.joined, ends.stopped, ends.ended,
+                          ends.wrong);
   };
   for (const FaultRow& row : FaultRows()) {
     const auto found = kinds_.find(row.name);
     add(row.name, found == kinds_.end() ? KindEnds() : found->second);
   }
   for (const auto& [mesh, ends] : meshes_) add(mesh, ends);
-  absl::StrAppend(&text, schedules_, " schedules, ", wrong_, " of them wrong\n");
+  absl::StrAppend(&text, schedules_, " schedules, ", wrong_, " of them wrong, ", from_copies_,
+                  " at their end after copies made a loss good\n");
   return text;
 }
 

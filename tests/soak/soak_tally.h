@@ -23,6 +23,8 @@ class SoakTally {
   // In how many schedules a kind of fault has come, and the job went on after a loss.
   int struck(const std::string& row) const;
   int went_on(const std::string& row) const;
+  // The same, from copies (SoakOutcome::from_copies); of all kinds.
+  int from_copies() const { return from_copies_; }
   // A line for each kind of fault, one for each mesh, and the sum.
   std::string Text() const;
 
@@ -32,6 +34,7 @@ class SoakTally {
     int struck = 0;
     int whole = 0;    // came to the end, and lost nobody
     int went_on = 0;  // came to the end, after a loss
+    int copies = 0;   // some loss was made good from copies
     int joined = 0;   // a new worker was taken in
     int stopped = 0;  // because a worker left
     int ended = 0;    // by an error
@@ -43,6 +46,7 @@ class SoakTally {
   std::map<std::string, KindEnds> meshes_;  // by text
   int schedules_ = 0;
   int wrong_ = 0;
+  int from_copies_ = 0;
 };
 
 // What is wrong with a schedule, for people, with the command that runs it alone.

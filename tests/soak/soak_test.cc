@@ -41,6 +41,7 @@ TEST(SoakTest, NoScheduleHangsOrComesToAWrongResult) {
   for (const char* const row : {"kill", "freeze", "kill of a host", "kill and return"}) {
     EXPECT_GT(tally.went_on(row), 0) << row;
   }
+  EXPECT_GT(tally.from_copies(), 0) << "of no job whose state was lost were copies of use";
 }
 
 TEST(FaultScheduleTest, IsTheSameForTheSameSeed) {
@@ -58,11 +59,37 @@ TEST(FaultScheduleTest, DrawsEachMesh) {
     meshes.insert(absl::StrCat(schedule.mesh.ToString(), " zero=", schedule.zero));
   }
   for (const Mesh& mesh :
-       {Mesh{2, 1, 1}, Mesh{4, 1, 1}, Mesh{2, 1, 2}, Mesh{1, 1, 2}, Mesh{2, 2, 1}}) {
+       {Mesh{2, 1, 1}, Mesh{4, 1, 1}, Mesh{2, 1, 2}, Mesh{1, 1, 2}, Mesh{2, 2, 1}, Mesh{1, 2, 1}}) {
     EXPECT_TRUE(meshes.contains(absl::StrCat(mesh.ToString(), " zero=0"))) << mesh.ToString();
   }
   for (const int zero : {1, 2, 3}) {
     EXPECT_TRUE(meshes.contains(absl::StrCat(Mesh{4, 1, 1}.ToString(), " zero=", zero))) << zero;
+  }
+}
+
+TEST(FaultScheduleTest, CopiesStatesWhereRanksHavePartsOfThem) {
+  std::set<std::string> copied;
+  for (int seed = 0; seed < 2000; ++seed) {
+    const FaultSchedule schedule = DrawSchedule(seed);
+    if (schedule.replicate_every == 0) continue;
+    EXPECT_TRUE(schedule.goes_on) << DescribeSchedule(schedule);
+    EXPECT_TRUE(schedule.zero > 0 || schedule.mesh.tensor * schedule.mesh.pipeline > 1)
+        << DescribeSchedule(schedule);
+    copied.insert(absl::StrCat(schedule.mesh.pipeline, " stages, ", schedule.mesh.tensor,
+                               " shards, zero=", schedule.zero, ", every ",
+                               schedule.replicate_every));
+  }
+  for (const int every : {1, 3, 10}) {
+    for (const char* const split : {"2 stages, 1 shards, zero=0", "1 stages, 2 shards, zero=0",
+                                    "1 stages, 1 shards, zero=3"}) {
+      EXPECT_TRUE(copied.contains(absl::StrCat(split, ", every ", every))) << split << " " << every;
+    }
+  }
+  for (const FaultRow& row : FaultRows()) {
+    if (!row.of_copies) continue;
+    for (int seed = 0; seed < 100; ++seed) {
+      EXPECT_GT(DrawSchedule(seed, &row).replicate_every, 0) << row.name << " " << seed;
+    }
   }
 }
 

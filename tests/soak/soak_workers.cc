@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "distributed/control_calls.h"
+#include "distributed/snapshot_copies.h"
+#include "distributed/testing/fault_injecting_transport.h"
 #include "distributed/transport.h"
 #include "tensor/cpu_device.h"
 
@@ -36,14 +38,16 @@ class SoakWorkers::Rank final : public WorkerClient {
   // ---- Of its transport.
 
   // Before a message leaves; waits as long as a pause takes. False: it does not leave.
-  bool BeforeSend() {
+  // `of_copies`: it carries a copy of a state.
+  bool BeforeSend(bool of_copies) {
     double pause = 0;
     bool silent = false;
     {
       MutexLock lock(all_.mutex_);
-      const int64_t message = state().sends++;
+      const int64_t message = of_copies ? state().copy_sends++ : state().sends++;
       for (const size_t i : faults_) {
         const SoakFault& fault = all_.schedule_.faults[i];
+        if (fault.row->of_copies != of_copies) continue;
         if (state().silent || !StrikesAt(fault, message)) continue;
         if (fault.row->strike == Strike::kSilence) {
           FallSilent(number_, fault.seconds);
@@ -62,14 +66,16 @@ class SoakWorkers::Rank final : public WorkerClient {
     return !silent;
   }
 
-  // The faults of its messages from the next one on, counted from there.
-  std::vector<TransportFault> MessageFaults() {
+  // The faults of its messages, of steps or with copies, from the next one on, counted from there.
+  std::vector<TransportFault> MessageFaults(bool of_copies) {
     MutexLock lock(all_.mutex_);
+    const int64_t sends = of_copies ? state().copy_sends : state().sends;
     std::vector<TransportFault> faults;
     for (const size_t i : faults_) {
       const SoakFault& fault = all_.schedule_.faults[i];
-      if (fault.row->strike != Strike::kMessage || fault.moment < state().sends) continue;
-      faults.push_back({fault.row->message, fault.moment - state().sends, fault.later_sends});
+      if (fault.row->of_copies != of_copies) continue;
+      if (fault.row->strike != Strike::kMessage || fault.moment < sends) continue;
+      faults.push_back({fault.row->message, fault.moment - sends, fault.later_sends});
     }
     return faults;
   }
@@ -116,7 +122,10 @@ class SoakWorkers::Rank final : public WorkerClient {
   }
   absl::StatusOr<ControlReply> Answer(const ControlRequest& request) override {
     if (std::holds_alternative<StepProgressRequest>(request) ||
-        std::holds_alternative<FinishStepRequest>(request)) {
+        std::holds_alternative<FinishStepRequest>(request) ||
+        std::holds_alternative<HoldStateRequest>(request) ||
+        std::holds_alternative<HeldStateRequest>(request) ||
+        std::holds_alternative<ReadHeldRequest>(request)) {
       BeAsked();
     }
     return Call<ControlReply>([&] { return worker_->Answer(request); });
@@ -149,7 +158,7 @@ class SoakWorkers::Rank final : public WorkerClient {
     fallen.noticed_at = all_.clock_.Now() + absl::Seconds(seconds);
     all_.changed_.NotifyAll();
   }
-  // A call that comes after a loss.
+  // A call that comes after a loss, or as another leaves.
   void BeAsked() {
     {
       MutexLock lock(all_.mutex_);
@@ -217,13 +226,18 @@ class SoakWorkers::Source final : public WorkerSource {
 class SoakWorkers::RankTransport final : public Transport {
  public:
   RankTransport(Rank& owner, std::atomic<int64_t>& activity, std::unique_ptr<Transport> inner)
-      : owner_(owner), activity_(activity), inner_(std::move(inner)) {}
+      : owner_(owner),
+        activity_(activity),
+        inner_(std::move(inner)),
+        steps_(*inner_, owner.MessageFaults(/*of_copies=*/false)),
+        copies_(*inner_, owner.MessageFaults(/*of_copies=*/true)) {}
   RankId rank() const override { return inner_->rank(); }
   void Send(RankId peer, const MessageHeader& header, const void* data,
             TransferObserver& observer) override {
     ++activity_;
-    if (!owner_.BeforeSend()) return observer.Done(absl::OkStatus());
-    inner_->Send(peer, header, data, observer);
+    const bool of_copies = header.stream == kSnapshotStream || header.stream == kTakenStream;
+    if (!owner_.BeforeSend(of_copies)) return observer.Done(absl::OkStatus());
+    (of_copies ? copies_ : steps_).Send(peer, header, data, observer);
   }
   void Receive(RankId peer, const MessageHeader& header, void* data,
                TransferObserver& observer) override {
@@ -238,6 +252,8 @@ class SoakWorkers::RankTransport final : public Transport {
   Rank& owner_;
   std::atomic<int64_t>& activity_;
   const std::unique_ptr<Transport> inner_;
+  FaultInjectingTransport steps_;
+  FaultInjectingTransport copies_;
 };
 
 SoakWorkers::SoakWorkers(const FaultSchedule& schedule, const InputSourceFactory& open_input,
@@ -291,15 +307,16 @@ SoakWorkers::Rank& SoakWorkers::AddRank() {
 
 absl::StatusOr<std::unique_ptr<Transport>> SoakWorkers::OpenTransport(Rank& rank,
                                                                       const JobMembership& job) {
-  const std::vector<TransportFault> faults = rank.MessageFaults();
-  MutexLock lock(mutex_);
-  if (hubs_.empty() || job.job_id != job_id_) {
-    hubs_.push_back(std::make_unique<InProcessHub>(schedule_.mesh.size()));
-    job_id_ = job.job_id;
+  std::unique_ptr<Transport> inner;
+  {
+    MutexLock lock(mutex_);
+    if (hubs_.empty() || job.job_id != job_id_) {
+      hubs_.push_back(std::make_unique<InProcessHub>(schedule_.mesh.size()));
+      job_id_ = job.job_id;
+    }
+    inner = hubs_.back()->NewTransport(job.rank);
   }
-  return std::make_unique<RankTransport>(
-      rank, activity_,
-      std::make_unique<FaultInjectingTransport>(hubs_.back()->NewTransport(job.rank), faults));
+  return std::make_unique<RankTransport>(rank, activity_, std::move(inner));
 }
 
 WorkerSource& SoakWorkers::source() const { return *source_; }

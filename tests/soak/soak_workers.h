@@ -27,9 +27,10 @@ namespace weft::testing {
 
 // One worker per rank of the schedule's mesh. A message of rank r passes what befalls rank r, then
 // a FaultInjectingTransport, then the hub. So a fault comes at the same message in each run,
-// however threads take turns. A rank that is silent answers no call until the others notice; then
-// its calls end as those of a lost process do. Where the schedule says so, a new worker comes in
-// the place of a lost one: after some looks of the job, or a virtual second.
+// however threads take turns: messages with copies of states, which a thread of their own sends,
+// have counts and faults of their own. A rank that is silent answers no call until the others
+// notice; then its calls end as those of a lost process do. Where the schedule says so, a new
+// worker comes in the place of a lost one: after some looks of the job, or a virtual second.
 //
 // Owns its workers and threads. Borrows the schedule, the clock and the files; somebody must turn
 // the clock while a run waits. Calls come as WorkerClient wants them.
@@ -60,8 +61,9 @@ class SoakWorkers {
   class RankTransport;
   class Source;
   struct State {
-    int64_t sends = 0;  // also of jobs before
-    int64_t asked = 0;  // calls after a loss
+    int64_t sends = 0;       // of steps; also of jobs before
+    int64_t copy_sends = 0;  // with copies of states; likewise
+    int64_t asked = 0;       // calls after a loss
     bool silent = false;
     bool dead = false;  // and the others know
     absl::Time noticed_at;

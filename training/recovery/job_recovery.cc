@@ -46,6 +46,20 @@ SettledStep FindLeft(const std::vector<WorkerClient*>& clients, int64_t runs, in
   return found;
 }
 
+// The error, with those of these workers that are lost meanwhile.
+absl::Status WithLost(const absl::Status& error, const std::vector<WorkerClient*>& clients) {
+  std::vector<std::string> lost;
+  for (WorkerClient* const client : clients) {
+    const absl::Status answer = client->Ask(StepProgressRequest{}).status();
+    if (absl::IsUnavailable(answer) || absl::IsDeadlineExceeded(answer)) {
+      lost.push_back(client->name());
+    }
+  }
+  if (lost.empty()) return error;
+  return absl::Status(error.code(), absl::StrCat(std::string(error.message()),
+                                                 "; lost meanwhile: ", absl::StrJoin(lost, ", ")));
+}
+
 // They hold what they have, as far as they can.
 void HoldAll(const std::vector<WorkerClient*>& clients, const std::vector<int>& whom,
              int64_t step) {
@@ -254,12 +268,13 @@ absl::Status JobRecovery::RebuildFromNow(Coordinator& coordinator, int64_t step,
 absl::StatusOr<bool> JobRecovery::ChangeMembers(Coordinator& coordinator, int64_t step) {
   Clock& clock = options_.clock != nullptr ? *options_.clock : RealClock();
   const int64_t begin = clock.MonotonicNanos();
+  const std::vector<WorkerClient*> clients = coordinator.clients();
   const int before = coordinator.size();
   std::vector<int> leaving;
   std::vector<WorkerClient*> left;
   std::vector<std::string> names;
   for (int rank = 0; rank < before; ++rank) {
-    WorkerClient* const client = coordinator.clients()[static_cast<size_t>(rank)];
+    WorkerClient* const client = clients[static_cast<size_t>(rank)];
     if (!client->is_leaving()) continue;
     leaving.push_back(rank);
     left.push_back(client);
@@ -273,7 +288,8 @@ absl::StatusOr<bool> JobRecovery::ChangeMembers(Coordinator& coordinator, int64_
     members_.Leave(coordinator, leaving);
     WEFT_RETURN_IF_ERROR(members_.Change(coordinator));
   } else {
-    WEFT_RETURN_IF_ERROR(RebuildFromNow(coordinator, step, leaving, left));
+    const absl::Status rebuilt = RebuildFromNow(coordinator, step, leaving, left);
+    if (!rebuilt.ok()) return WithLost(rebuilt, clients);
   }
   has_arrivals_ = false;
   if (!left.empty() && options_.on_left != nullptr) options_.on_left(left);
