@@ -98,7 +98,7 @@ class SoakWorkers::Rank final : public WorkerClient {
   bool is_leaving() const override { return leaves_.load(); }
   std::string name() const override { return worker_->name(); }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
-    if (membership.continues_job_id != 0) BeAsked();
+    if (membership.continues_job_id != 0 || membership.recovers_job_id != 0) BeAsked();
     return Call<WorkerInfo>([&] { return worker_->Join(membership); });
   }
   absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program,

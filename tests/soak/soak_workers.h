@@ -28,7 +28,8 @@ namespace weft::testing {
 // One worker per rank of the schedule's mesh. A message of rank r passes what befalls rank r, then
 // a FaultInjectingTransport, then the hub. So a fault comes at the same message in each run,
 // however threads take turns: messages with copies of states, which a thread of their own sends,
-// have counts and faults of their own. A rank that is silent answers no call until the others
+// have counts and faults of their own. How fast they travel says after which step a copy is made,
+// and so what the n-th of them carries. A rank that is silent answers no call until the others
 // notice; then its calls end as those of a lost process do. Where the schedule says so, a new
 // worker comes in the place of a lost one: after some looks of the job, or a virtual second.
 //
