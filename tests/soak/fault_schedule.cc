@@ -24,15 +24,12 @@ int64_t CopyMessages(const FaultSchedule& schedule) {
   return kSoakSteps / std::max<int64_t>(1, schedule.replicate_every) + 2;
 }
 
-// What CheckHeader says, and who waits for what never comes.
+// What CheckHeader says, and who waits for what never comes: a step, or a copy, which ends the job
+// where it ends.
 constexpr char kMisfit[] =
     "worker:[0-9].*(message from rank [0-9] on stream [0-9]+ does not fit: (sequence number|step|"
-    "micro-batch|size|job_id|element count|element type) is )|was waiting for ";
-
-// The same of messages with copies, which end the job where they end.
-constexpr char kBadCopy[] =
-    "worker:[0-9].*(message from rank [0-9] on stream [0-9]+ does not fit: (sequence number|step|"
-    "size|element count) is |waited .* for a copy of a state )|was waiting for ";
+    "micro-batch|size|job_id|element count|element type) is |waited .* for a copy of a state )|"
+    "was waiting for ";
 
 // What ReplicaCheck says.
 constexpr char kDiffer[] = "worker:[0-9].* (has other|have other|have different) bits in ";
@@ -148,10 +145,10 @@ const std::vector<FaultRow>& FaultRows() {
       {"short message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kTruncate, kMisfit},
       {"stale message", Strike::kMessage, Harm::kEndsJob, 0, Kind::kStaleJob, kMisfit},
       {"withheld credit", Strike::kMessage, Harm::kEndsJob, 0, Kind::kWithholdCredit, kMisfit},
-      {"lost copy", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDrop, kBadCopy, Struck::kOne, false,
+      {"lost copy", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDrop, kMisfit, Struck::kOne, false,
        true},
-      {"late copy", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDelay, kBadCopy, Struck::kOne,
-       false, true},
+      {"late copy", Strike::kMessage, Harm::kEndsJob, 0, Kind::kDelay, kMisfit, Struck::kOne, false,
+       true},
       // It is not kept, and another is made.
       {"flipped copy", Strike::kMessage, Harm::kNone, 0, Kind::kFlip, "", Struck::kOne, false,
        true},
