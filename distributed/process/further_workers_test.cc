@@ -108,7 +108,7 @@ TEST_F(FurtherWorkersTest, AWorkerThatAsksComesForAnyPlace) {
   EXPECT_EQ(arrival.address, Socket("joiner"));
   EXPECT_EQ(arrival.device, "cpu:0");
   EXPECT_THAT(arrival.client->name(), HasSubstr("worker:2 ("));
-  EXPECT_TRUE(Join(arrival).ok());
+  EXPECT_EQ(Join(arrival), absl::OkStatus());
   further_->TakenIn(*arrival.client);
   // It ends with the job that it has joined.
   further_.reset();
@@ -149,7 +149,7 @@ TEST_F(FurtherWorkersTest, SparesAreThereAtTheStart) {
   ASSERT_THAT(arrivals, SizeIs(1));
   EXPECT_EQ(arrivals[0].place, kAnyPlace);
   EXPECT_FALSE(arrivals[0].may_add);
-  EXPECT_TRUE(Join(arrivals[0]).ok());
+  EXPECT_EQ(Join(arrivals[0]), absl::OkStatus());
   EXPECT_FALSE(arrivals[0].client->is_lost());
   EXPECT_EQ(further_->address(), "");
 }
@@ -172,7 +172,7 @@ TEST_F(FurtherWorkersTest, ASpareThatIsLostMayComeBack) {
   const Arrival again = Next();
   ASSERT_NE(again.client, nullptr);
   EXPECT_FALSE(again.may_add);
-  EXPECT_TRUE(Join(again).ok());
+  EXPECT_EQ(Join(again), absl::OkStatus());
 }
 
 TEST_F(FurtherWorkersTest, ASpareThatIsNotThereIsNamed) {
