@@ -68,10 +68,11 @@ class TimedInputSource final : public InputSource {
   int64_t nanoseconds_ = 0;
 };
 
-absl::Status Mismatch(const char* what, const std::string& mine, const std::string& theirs) {
-  return absl::FailedPreconditionError(absl::StrCat("handshake refused: the worker's ", what,
-                                                    " is ", mine, ", the coordinator's is ", theirs,
-                                                    "; all processes of a job must agree"));
+absl::Status Mismatch(absl::StatusCode code, const char* what, const std::string& mine,
+                      const std::string& theirs) {
+  return absl::Status(code, absl::StrCat("handshake refused: the worker's ", what, " is ", mine,
+                                         ", the coordinator's is ", theirs,
+                                         "; all processes of a job must agree"));
 }
 
 // The step that the program of this range runs after it, with nothing else between; -1: none.
@@ -283,11 +284,13 @@ absl::Status CheckDeviceIs(const std::string& wanted, const Device& device) {
 
 absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
   if (membership.version != environment_.version) {
-    return Mismatch("version", environment_.version, membership.version);
+    return Mismatch(absl::StatusCode::kPermissionDenied, "version", environment_.version,
+                    membership.version);
   }
   const std::string instruction_set(InstructionSetName(EffectiveInstructionSet()));
   if (membership.strict && membership.instruction_set != instruction_set) {
-    return Mismatch("instruction set", instruction_set, membership.instruction_set);
+    return Mismatch(absl::StatusCode::kFailedPrecondition, "instruction set", instruction_set,
+                    membership.instruction_set);
   }
   if (membership.epoch > 0 && membership.epoch < epoch_) {
     return DeposedError(membership.epoch, epoch_, "the worker");

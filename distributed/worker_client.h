@@ -34,8 +34,9 @@ struct Replication {
 };
 
 // Who takes part in a job; every worker gets the same but for `rank`. The handshake: a worker
-// refuses (FailedPrecondition with both values) when version, instruction set (strict jobs),
-// libraries of custom ops or an earlier job's job_id do not fit.
+// refuses with both values when they do not fit: PermissionDenied for another version,
+// FailedPrecondition for the instruction set (strict jobs), libraries of custom ops or an earlier
+// job's job_id.
 struct JobMembership {
   uint64_t job_id = 0;                 // random, new for each job
   RankId rank;                         // of the worker addressed

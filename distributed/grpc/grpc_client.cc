@@ -166,7 +166,7 @@ absl::Status GrpcClient::Connect() {
   const grpc::Status attended = lease_.Open(*stub_, options_.detection);
   if (attended.ok()) return absl::OkStatus();
   if (attended.error_code() == grpc::StatusCode::UNIMPLEMENTED && !WasAnswered(lease_.context())) {
-    return absl::FailedPreconditionError(
+    return absl::PermissionDeniedError(
         absl::StrCat(name(), " does not know the handshake of this program (wire format ",
                      WireFormat(), "): it is of another version, or another program"));
   }
@@ -181,7 +181,7 @@ bool GrpcClient::ShutDown() {
 absl::StatusOr<WorkerInfo> GrpcClient::Join(const JobMembership& membership) {
   // Before the first message that another version might read as something else.
   if (const std::string own = HandshakeVersion(membership.version); own != lease_.version()) {
-    return absl::FailedPreconditionError(
+    return absl::PermissionDeniedError(
         absl::StrCat("handshake refused: the version of ", name(), " is ",
                      EscapeControlCharacters(lease_.version()), ", the coordinator's is ", own,
                      "; install the same build on all machines"));

@@ -35,11 +35,12 @@ struct GrpcClientOptions {
 };
 
 // Unauthenticated and FailedPrecondition say within a second or two what is wrong with the
-// certificate of either end, or that one end has keys and the other has none (ProbeTls). Waits for
-// the worker's answer and holds its lease from then on: when this client is destroyed, or
-// its process ends, the worker aborts what it does. A destroyed client has waited until the worker
-// is free for another one, a second at most. A worker that was lost once stays lost for this
-// client: each later call ends at once, whatever has become of the connection.
+// certificate of either end, or that one end has keys and the other has none (ProbeTls).
+// PermissionDenied: the worker does not know this program's handshake. Waits for the worker's
+// answer and holds its lease from then on: when this client is destroyed, or its process ends, the
+// worker aborts what it does. A destroyed client has waited until the worker is free for another
+// one, a second at most. A worker that was lost once stays lost for this client: each later call
+// ends at once, whatever has become of the connection.
 absl::StatusOr<std::unique_ptr<WorkerClient>> ConnectToWorker(const GrpcClientOptions& options);
 
 // Whether the error of a call says that the worker was lost because this process had been stopped:

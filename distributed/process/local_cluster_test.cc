@@ -272,7 +272,8 @@ TEST_F(LocalClusterTest, AnotherVersionIsRefusedWithBothValues) {
   ASSERT_TRUE(Start(1).ok());
   unsetenv("WEFT_TEST_VERSION");
   const absl::Status status = coordinator_->Join(Membership()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  // A refusal like that of a token: exit code 9.
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
   EXPECT_THAT(Text(status), AllOf(HasSubstr("handshake refused: the version of "),
                                   HasSubstr(" is old (wire format "),
                                   HasSubstr("the coordinator's is test (wire format ")));

@@ -116,7 +116,7 @@ class OfferService final : public rpc::Joining::Service {
     const std::string version =
         found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
     if (version == version_) return absl::OkStatus();
-    return absl::FailedPreconditionError(
+    return absl::PermissionDeniedError(
         absl::StrCat("the version of this worker is ", EscapeControlCharacters(version),
                      ", the coordinator's is ", version_, "; install the same build"));
   }

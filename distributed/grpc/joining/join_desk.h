@@ -41,9 +41,9 @@ struct JoinDeskOptions {
 // Thread-safe. The destructor ends all calls.
 //
 // A caller is refused with Unauthenticated (no token, no certificate), PermissionDenied (another
-// role than a worker's, or the certificate of another host than it offers), FailedPrecondition
-// (another version, an address that does not fit), ResourceExhausted (too many wait), or with what
-// Refuse said.
+// role than a worker's, the certificate of another host than it offers, or another version),
+// FailedPrecondition (an address that does not fit), ResourceExhausted (too many wait), or with
+// what Refuse said.
 class JoinDesk {
  public:
   // InvalidArgument, FailedPrecondition or Unavailable where the address may or can not be listened

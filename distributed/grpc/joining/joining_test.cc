@@ -115,7 +115,7 @@ TEST_F(JoiningTest, AnotherVersionIsRefusedWithBoth) {
   Open();
   JoinRequestOptions other = Asking();
   other.version = "older";
-  ExpectRefused(other, absl::StatusCode::kFailedPrecondition, {"older (wire", "test (wire"});
+  ExpectRefused(other, absl::StatusCode::kPermissionDenied, {"older (wire", "test (wire"});
 }
 
 TEST_F(JoiningTest, OneTooManyIsRefusedUntilThereIsRoom) {
