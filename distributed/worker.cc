@@ -480,12 +480,11 @@ absl::Status RankWorker::CheckJoined() const {
 
 absl::StatusOr<TimedInputSource*> RankWorker::OpenInput(const std::string& data) {
   if (data.empty()) return nullptr;
-  std::unique_ptr<TimedInputSource>& input = inputs_[data];
-  if (input == nullptr) {
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<InputSource> source, environment_.open_input(data));
-    input = std::make_unique<TimedInputSource>(std::move(source), *environment_.clock);
-  }
-  return input.get();
+  const auto known = inputs_.find(data);
+  if (known != inputs_.end()) return known->second.get();
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<InputSource> source, environment_.open_input(data));
+  auto input = std::make_unique<TimedInputSource>(std::move(source), *environment_.clock);
+  return inputs_.emplace(data, std::move(input)).first->second.get();
 }
 
 absl::Status RankWorker::CheckPartition(const Partition& partition) const {
