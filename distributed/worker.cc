@@ -70,9 +70,9 @@ class TimedInputSource final : public InputSource {
 
 absl::Status Mismatch(absl::StatusCode code, const char* what, const std::string& mine,
                       const std::string& theirs) {
-  return absl::Status(code, absl::StrCat("handshake refused: the worker's ", what, " is ", mine,
-                                         ", the coordinator's is ", theirs,
-                                         "; all processes of a job must agree"));
+  return absl::Status(
+      code, absl::StrCat("handshake refused: the worker's ", what, " is ", mine,
+                         ", the coordinator's is ", theirs, "; all processes of a job must agree"));
 }
 
 // The step that the program of this range runs after it, with nothing else between; -1: none.
@@ -195,6 +195,8 @@ class RankWorker final : public Worker {
   bool HasDeviceMemory() const { return !environment_.device->info().host_accessible; }
   // Of the device: what it may allocate, and what the job says if that is less.
   MemoryLimit DeviceLimit() const;
+  // Whether it takes one more program, or these data for one (max_programs).
+  absl::Status CheckRoomFor(const std::string& program, const std::string& data) const;
   absl::StatusOr<TimedInputSource*> OpenInput(const std::string& data);
   // Of the programs and of `added`, which is not one of them yet.
   MemoryRequirement RequirementWith(const Program& added) const;
@@ -487,6 +489,17 @@ absl::StatusOr<TimedInputSource*> RankWorker::OpenInput(const std::string& data)
   return inputs_.emplace(data, std::move(input)).first->second.get();
 }
 
+absl::Status RankWorker::CheckRoomFor(const std::string& program, const std::string& data) const {
+  const auto limit = static_cast<size_t>(environment_.max_programs);
+  const bool has_program = programs_.contains(program) || programs_.size() < limit;
+  const bool has_data = data.empty() || inputs_.contains(data) || inputs_.size() < limit;
+  if (has_program && has_data) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(Name(), " has ", limit, has_program ? " data sets" : " programs",
+                   " of this job, and takes no more; program '", program,
+                   "' would be the next: give fewer lengths to pad to, or fewer updates in turn"));
+}
+
 absl::Status RankWorker::CheckPartition(const Partition& partition) const {
   if (partition.rank != membership_.rank) {
     return absl::InvalidArgumentError(
@@ -509,6 +522,7 @@ absl::StatusOr<MemoryRequirement> RankWorker::TakeProgram(const std::string& nam
                                                           const std::string& data) {
   WEFT_RETURN_IF_ERROR(CheckJoined());
   WEFT_RETURN_IF_ERROR(CheckPartition(partition));
+  WEFT_RETURN_IF_ERROR(CheckRoomFor(name, data));
   LoggedPhase phase(absl::StrCat(Name(), " compiles program '", name, "'"));
   Program program;
   program.partition = std::make_unique<Partition>(std::move(partition));

@@ -31,6 +31,12 @@ using InputSourceFactory =
 using TransportFactory =
     std::function<absl::StatusOr<std::unique_ptr<Transport>>(const JobMembership& membership)>;
 
+// Programs of one job that a worker takes. A program is a kind of step under one shape of its
+// batch. Shapes are 128 at most: 64 lengths to pad to, for whole batches and the last one. So this
+// is room for 32 kinds. The largest job so far has ten: evaluation, training, and eight divisions
+// that --rebalance tries.
+inline constexpr int kMaxJobPrograms = 4096;
+
 // What a worker works with. Pointers are borrowed and outlive the worker.
 struct WorkerEnvironment {
   std::string name = "worker";  // WorkerClient::name
@@ -40,6 +46,8 @@ struct WorkerEnvironment {
   InputSourceFactory open_input;
   TransportFactory open_transport;
   std::string version;
+  // Programs of a job, and descriptions of data for them.
+  int max_programs = kMaxJobPrograms;
   // Its GPU; by default what `device` is (CardOf).
   std::optional<WorkerCard> card;
   // That tell of the process's memory, and that checkpoints are written to; null = the real ones.

@@ -1,19 +1,25 @@
 // What a coordinator may hand one worker: programs and the data that they read.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "distributed/in_process_transport.h"
 #include "distributed/testing/sum_job.h"
 #include "distributed/worker.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "platform/clock.h"
 #include "tensor/testing/fake_device.h"
 
 namespace weft::testing {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // Data of this description cannot be opened.
 constexpr char kGone[] = "gone";
@@ -30,13 +36,19 @@ class WorkerProgramsTest : public ::testing::Test {
       return OpenSumJobInput(data);
     };
     environment.version = "test";
+    environment.max_programs = 3;
     environment.open_transport =
         [this](const JobMembership& job) -> absl::StatusOr<std::unique_ptr<Transport>> {
-      return hub_.NewTransport(job.rank);
+      hubs_.push_back(std::make_unique<InProcessHub>(1));
+      return hubs_.back()->NewTransport(job.rank);
     };
     worker_ = NewWorker(std::move(environment));
+    Join(7);
+  }
+
+  void Join(uint64_t job_id) {
     JobMembership membership;
-    membership.job_id = 7;
+    membership.job_id = job_id;
     membership.rank = RankId(0);
     membership.version = "test";
     const auto joined = worker_->Join(membership);
@@ -51,7 +63,7 @@ class WorkerProgramsTest : public ::testing::Test {
   }
 
   FakeDevice device_;
-  InProcessHub hub_{1};
+  std::vector<std::unique_ptr<InProcessHub>> hubs_;  // of each job
   std::unique_ptr<Worker> worker_;
 };
 
@@ -65,6 +77,37 @@ TEST_F(WorkerProgramsTest, DataThatCannotBeOpenedLeaveRoomForOthers) {
   ASSERT_TRUE(added.ok()) << added;
   const absl::Status run = RunStep("train");
   EXPECT_TRUE(run.ok()) << run;
+}
+
+TEST_F(WorkerProgramsTest, OneTooManyIsRefusedAndTheOthersStay) {
+  for (const std::string program : {"a", "b", "c"}) {
+    const absl::Status added = Add(program, "data");
+    ASSERT_TRUE(added.ok()) << added;
+  }
+  const absl::Status refused = Add("d", "data");
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("worker:0 has 3 programs"), HasSubstr("program 'd'")));
+  const absl::Status replaced = Add("b", "data");  // in place of the one before
+  EXPECT_TRUE(replaced.ok()) << replaced;
+  EXPECT_FALSE(Add("d", "data").ok());
+  const absl::Status run = RunStep("b");
+  EXPECT_TRUE(run.ok()) << run;
+  Join(8);
+  const absl::Status in_another_job = Add("d", "data");
+  EXPECT_TRUE(in_another_job.ok()) << in_another_job;
+}
+
+TEST_F(WorkerProgramsTest, SoAreDataOfAProgramThatIsReplacedAgainAndAgain) {
+  for (const std::string data : {"a", "b", "c"}) {
+    const absl::Status added = Add("train", data);
+    ASSERT_TRUE(added.ok()) << added;
+  }
+  const absl::Status refused = Add("train", "d");
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("worker:0 has 3 data sets"));
+  const absl::Status known = Add("train", "a");
+  EXPECT_TRUE(known.ok()) << known;
 }
 
 }  // namespace
