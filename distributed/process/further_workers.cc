@@ -88,6 +88,12 @@ const SpareWorker& FurtherWorkers::SpareOf(int number) const {
   return options_.spares[static_cast<size_t>(number) - options_.members.size()];
 }
 
+std::vector<WorkerClient*> FurtherWorkers::clients() const {
+  std::vector<WorkerClient*> clients;
+  for (const Further& one : there_) clients.push_back(one.client.get());
+  return clients;
+}
+
 void FurtherWorkers::AwaitSpare(int number) {
   arriving_.Await(number, Reaching(number, SpareOf(number).address));
 }

@@ -59,6 +59,8 @@ class FurtherWorkers final : public WorkerSource {
   // Where it listens; "" = nowhere.
   std::string address() const { return desk_ == nullptr ? "" : desk_->address(); }
   int spares() const { return static_cast<int>(options_.spares.size()); }
+  // Those that are there now, whether they are in the job or not.
+  std::vector<WorkerClient*> clients() const;
 
   // Places are nobody's business here.
   void Want(int) override {}

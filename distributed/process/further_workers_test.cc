@@ -24,6 +24,7 @@
 namespace weft {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -149,6 +150,7 @@ TEST_F(FurtherWorkersTest, SparesAreThereAtTheStart) {
   ASSERT_THAT(arrivals, SizeIs(1));
   EXPECT_EQ(arrivals[0].place, kAnyPlace);
   EXPECT_FALSE(arrivals[0].may_add);
+  EXPECT_THAT(further_->clients(), ElementsAre(arrivals[0].client));
   EXPECT_EQ(Join(arrivals[0]), absl::OkStatus());
   EXPECT_FALSE(arrivals[0].client->is_lost());
   EXPECT_EQ(further_->address(), "");

@@ -25,21 +25,30 @@ make_data 480
 "$runner" example lenet -o model.onnx > /dev/null 2>&1 || fail "example lenet"
 train whole $steps || fail "whole: $(tail -3 whole.log)"
 
-# start_workers KEEP : new workers, and their cluster file.
+# start_worker NAME KEEP : one more; `address` is its own.
 listens() { grep -q '^listening on ' "$1"; }
+start_worker() {
+  rm -f "worker$1.log"  # of the worker before
+  "$runner" worker --listen 127.0.0.1:0 --allow-path / --keep-state "$2" 2> "worker$1.log" &
+  pids+=($!)
+  await 30 listens "worker$1.log" || fail "worker $1 does not listen: $(cat "worker$1.log")"
+  address=$(sed -n 's/^listening on //p' "worker$1.log")
+}
+# add_workers KEEP : the job's workers, and their cluster file.
+add_workers() {
+  printf 'hosts:\n  - name: here\n    workers:\n' > cluster.yaml
+  local i
+  for i in $(seq $workers); do
+    start_worker "$i" "$1"
+    printf '      - {address: "%s", threads: 1}\n' "$address" >> cluster.yaml
+  done
+}
+# start_workers KEEP : new ones instead of those before.
 start_workers() {
   kill "${pids[@]}" 2> /dev/null
   wait "${pids[@]}" 2> /dev/null
   pids=()
-  printf 'hosts:\n  - name: here\n    workers:\n' > cluster.yaml
-  local i
-  for i in $(seq $workers); do
-    rm -f "worker$i.log"  # of the worker before
-    "$runner" worker --listen 127.0.0.1:0 --allow-path / --keep-state "$1" 2> "worker$i.log" &
-    pids+=($!)
-    await 30 listens "worker$i.log" || fail "worker $i does not listen: $(cat "worker$i.log")"
-    printf '      - {address: "%s", threads: 1}\n' "$(sed -n 's/^listening on //p' "worker$i.log")" >> cluster.yaml
-  done
+  add_workers "$1"
 }
 
 # begin NAME FLAGS... : the job in the background, as process `job`.
@@ -113,6 +122,36 @@ printf '%-44s %8s %8s %8s\n' "seconds from the start of train --resume" p50 p95 
 printf '%-44s %8s %8s %8s\n' "until it has taken over" "$(percentile 1 50)" "$(percentile 1 95)" "$(percentile 1 100)"
 printf '%-44s %8s %8s %8s\n' "until its next step is told" "$(percentile 2 50)" "$(percentile 2 95)" "$(percentile 2 100)"
 [ "$equal" -eq "$kills" ] || fail "$equal of $kills runs have the weights of the undisturbed one"
+
+# ---- A spare has taken the place of a lost worker. Then coordinator and worker are lost: the spare alone has the state.
+spare_line() { printf '      - {address: "%s", threads: 1, role: spare}\n' "$spare" >> cluster.yaml; }
+start_workers 60
+first_worker=${pids[0]} second_worker=${pids[1]}
+start_worker spare 60
+spare=$address spare_worker=${pids[2]}
+spare_line
+rm -rf saved spared.*
+begin spared
+await 60 has_done_or_ended spared 10
+kill -9 "$second_worker"
+await 20 says_or_ended spared '^lost  .* in its place'
+says spared '^lost  .*; 2 of 2 workers go on as dp=2 .* in its place' || fail "spared: $(tail -3 spared.log)"
+await 20 has_done_or_ended spared $(($(rows spared) + 20))
+kill -9 "$job" "$first_worker"
+wait "$shell" "$first_worker" "$second_worker" 2> /dev/null
+told=$(rows spared)
+pids=("$spare_worker")
+add_workers 60
+spare_line
+begin spared --resume
+await 30 says_or_ended spared '^resume step [0-9]+ from the memory of '
+says spared '^resume step [0-9]+ from the memory of .*copies in the memory of 1 worker' ||
+  fail "spared: not from the spare's memory: $(grep -E '^(resume|note|error)' spared.log)"
+from=$(sed -n -E 's/^resume step ([0-9]+) from the memory .*/\1/p' spared.log)
+[ "${from:-0}" -ge "$told" ] || fail "spared: goes on from step $from, and $told were told"
+wait "$shell" || fail "spared: exit $?: $(tail -3 spared.log)"
+same spared whole
+whole_steps spared
 
 # ---- Another job is refused while the state is kept, and taken when its time is over.
 start_workers 8

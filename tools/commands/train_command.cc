@@ -51,7 +51,7 @@ class TrainCommand final : public Command {
                           PrepareTrainingJob(flags_, LoopFlags::GivenFlags(*app_), loop, console));
     DescribeTrainingJob(*job, flags_, console);
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerGroup> workers,
-                          StartTrainingJob(*job, flags_, loop, console));
+                          StartTrainingJob(*job, flags_, loop, console, /*asks_spares=*/true));
     // Not before: a job that is refused leaves nothing behind, and what was there as it was.
     WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<TrainingCurves> curves, OpenCurves(*job, loop));
     WEFT_RETURN_IF_ERROR(loop.MakeFolder());

@@ -246,7 +246,8 @@ void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Consol
 
 absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob& job,
                                                               const TrainFlags& flags,
-                                                              JobLoop& loop, Console& console) {
+                                                              JobLoop& loop, Console& console,
+                                                              bool asks_spares) {
   WEFT_ASSIGN_OR_RETURN(const CostModel costs, CostsOf(job.spec, job.job.plan.model_digest));
   WEFT_RETURN_IF_ERROR(CheckPlanFits(job.job, job.spec, costs));
   const bool takes_over = flags.loop().resumes() && flags.job().connects();
@@ -255,12 +256,18 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob&
       WorkerGroup::Launch(flags.job(), job.spec.cluster, job.job.plan.workers, console,
                           {flags.loop().detection(), !flags.loop().listen().empty(),
                            takes_over ? kAttendedPatience : absl::ZeroDuration()}));
+  if (takes_over && asks_spares && job.goes_on) {
+    WEFT_RETURN_IF_ERROR(group->AddFurther(job.spec.cluster, flags.loop().listen(), console));
+  }
   const std::vector<WorkerClient*> clients = group->coordinator().clients();
+  const std::vector<WorkerClient*> spares = group->further_clients();
+  std::vector<WorkerClient*> all = clients;
+  all.insert(all.end(), spares.begin(), spares.end());
   JobStart start;
-  start.epoch = loop.Claim(clients);
+  start.epoch = loop.Claim(all);
   start.job_digest = loop.job_digest();
   if (takes_over) {
-    auto kept = FindKeptState(clients, job.job, loop.evaluation(), start.job_digest);
+    auto kept = FindKeptState(clients, job.job, loop.evaluation(), start.job_digest, spares);
     if (!kept.ok()) return group->Explain(kept.status());
     loop.TakeOver(*std::move(kept), static_cast<int>(clients.size()), start);
   }

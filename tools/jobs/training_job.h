@@ -67,10 +67,13 @@ absl::StatusOr<std::unique_ptr<TrainingJob>> PrepareTrainingJob(const TrainFlags
 void DescribeTrainingJob(const TrainingJob& job, const TrainFlags& flags, Console& console);
 
 // Starts the workers and hands out the job, or goes on with what they keep of it (--resume, with a
-// cluster file). Where it does not fit, the error names alternatives.
+// cluster file). `asks_spares`: the job has the cluster's spares for itself, and one of them may
+// keep what a lost worker had; WorkerGroup::AddFurther comes first then. Where the job does not
+// fit, the error names alternatives.
 absl::StatusOr<std::unique_ptr<WorkerGroup>> StartTrainingJob(const TrainingJob& job,
                                                               const TrainFlags& flags,
-                                                              JobLoop& loop, Console& console);
+                                                              JobLoop& loop, Console& console,
+                                                              bool asks_spares = false);
 
 }  // namespace weft
 

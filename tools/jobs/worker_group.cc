@@ -159,7 +159,7 @@ absl::Status WorkerGroup::CheckNotDeposed() {
 
 absl::Status WorkerGroup::AddFurther(const ClusterSpec& cluster, const std::string& listen,
                                      Console& console) {
-  if (cluster.spares.empty() && listen.empty()) return absl::OkStatus();
+  if (further_ != nullptr || (cluster.spares.empty() && listen.empty())) return absl::OkStatus();
   FurtherWorkersOptions further;
   further.members = processes_->addresses();
   for (const WorkerSpec& spare : cluster.spares) {

@@ -47,9 +47,13 @@ class WorkerGroup {
       Console& console, const WorkerGroupOptions& options = {});
 
   // Connects to the spares of the cluster, and listens at `listen` for workers that want to join
-  // ("" = does not). Errors of FurtherWorkers, with their exit code. REQUIRES: of processes; with
-  // `listen`, may_be_joined.
+  // ("" = does not); a second time nothing is done. Errors of FurtherWorkers, with their exit code.
+  // REQUIRES: of processes; with `listen`, may_be_joined.
   absl::Status AddFurther(const ClusterSpec& cluster, const std::string& listen, Console& console);
+  // The spares that are there, after AddFurther; none before it.
+  std::vector<WorkerClient*> further_clients() const {
+    return further_ == nullptr ? std::vector<WorkerClient*>() : further_->clients();
+  }
   // What Start does after Launch.
   absl::Status Begin(const JobSpec& spec, const PreparedJob& job, Console& console,
                      const PreparedJob* evaluation, const JobStart& start);

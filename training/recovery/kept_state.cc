@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -19,8 +20,9 @@
 namespace weft {
 namespace {
 
-// By rank.
-absl::StatusOr<std::vector<KeptJob>> AskKept(const std::vector<WorkerClient*>& clients) {
+// What each of these keeps, of which the first so many must answer.
+absl::StatusOr<std::vector<KeptJob>> AskKept(const std::vector<WorkerClient*>& clients,
+                                             size_t needed) {
   std::vector<absl::StatusOr<KeptJob>> replies(clients.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < clients.size(); ++i) {
@@ -30,8 +32,8 @@ absl::StatusOr<std::vector<KeptJob>> AskKept(const std::vector<WorkerClient*>& c
   for (std::thread& thread : threads) thread.join();
   std::vector<KeptJob> kept;
   for (size_t i = 0; i < clients.size(); ++i) {
-    if (!replies[i].ok()) return Annotate(replies[i].status(), clients[i]->name());
-    kept.push_back(*std::move(replies[i]));
+    if (!replies[i].ok() && i < needed) return Annotate(replies[i].status(), clients[i]->name());
+    kept.push_back(replies[i].ok() ? *std::move(replies[i]) : KeptJob());
   }
   return kept;
 }
@@ -85,8 +87,9 @@ uint64_t DigestOf(const PreparedJob& job, const PreparedJob* evaluation, size_t 
   return ShardsDigest(shards);
 }
 
-// Who begins anew, and from whom it takes the state; the reason where nobody has it.
-std::string Place(const std::vector<KeptJob>& kept, const PreparedJob& job,
+// Who begins anew, and from whom it takes the state; the reason where nobody has it. `kept`: by
+// rank.
+std::string Place(std::span<const KeptJob> kept, const PreparedJob& job,
                   const PreparedJob* evaluation, KeptState& state) {
   std::vector<uint64_t> digests;
   std::vector<bool> keeps;
@@ -189,28 +192,31 @@ absl::Status TakeHeld(const std::vector<WorkerClient*>& clients, const PreparedJ
 
 absl::StatusOr<KeptSearch> FindKeptState(const std::vector<WorkerClient*>& clients,
                                          const PreparedJob& job, const PreparedJob* evaluation,
-                                         uint64_t job_digest) {
+                                         uint64_t job_digest,
+                                         const std::vector<WorkerClient*>& others) {
   KeptSearch search;
   if (job_digest == 0) return search;
-  WEFT_ASSIGN_OR_RETURN(std::vector<KeptJob> kept, AskKept(clients));
+  std::vector<WorkerClient*> all = clients;
+  all.insert(all.end(), others.begin(), others.end());
+  WEFT_ASSIGN_OR_RETURN(std::vector<KeptJob> kept, AskKept(all, clients.size()));
   KeptState state;
   state.job_id = NewestJob(kept, job_digest);
   if (state.job_id == 0) return search;
   std::string& why = search.why_not;
-  const absl::Status settled = Settle(clients, kept, state.job_id);
+  const absl::Status settled = Settle(all, kept, state.job_id);
   if (absl::IsDataLoss(settled)) {
     why = std::string(settled.message());
   } else {
     WEFT_RETURN_IF_ERROR(settled);
-    WEFT_ASSIGN_OR_RETURN(kept, AskKept(clients));
-    why = CheckOneStep(clients, kept, state);
+    WEFT_ASSIGN_OR_RETURN(kept, AskKept(all, clients.size()));
+    why = CheckOneStep(all, kept, state);
   }
   if (why.empty()) {
-    WEFT_RETURN_IF_ERROR(TakeReports(clients, kept, state));
-    why = Place(kept, job, evaluation, state);
-    if (!why.empty()) WEFT_RETURN_IF_ERROR(HoldKept(clients, kept, state));
+    WEFT_RETURN_IF_ERROR(TakeReports(all, kept, state));
+    why = Place({kept.data(), clients.size()}, job, evaluation, state);
+    if (!why.empty()) WEFT_RETURN_IF_ERROR(HoldKept(all, kept, state));
   }
-  if (!why.empty()) WEFT_RETURN_IF_ERROR(TakeHeld(clients, job, state, why));
+  if (!why.empty()) WEFT_RETURN_IF_ERROR(TakeHeld(all, job, state, why));
   if (!why.empty()) return search;
   Log(LogLevel::kInfo, "the workers keep job ", state.job_id, " after step ", state.steps, ", ",
       state.newcomers.size(), " of ", clients.size(), " begin anew");

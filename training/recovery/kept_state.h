@@ -45,14 +45,17 @@ struct KeptSearch {
 
 // Asks the workers of a run that begins, by rank; none of them has joined it yet. `job` and
 // `evaluation` (or null) are what it is going to run; `job_digest`: JobMembership::job_digest; what
-// is kept of other jobs is not looked at. The workers finish or leave out the step that was under
+// is kept of other jobs is not looked at. `others`: workers that the run does not begin with, and
+// that may have been in the job: spares. Their state is read where no worker of the run has it; one
+// that does not answer has none. The workers finish or leave out the step that was under
 // way, as one (SettleStep). Where they are of different pasts, the newest counts. Where the plan
 // is another, they hold their state beside their variables (HoldStateRequest); where they cannot
 // come to one step, the newest copies count that they hold (HeldSource). Nothing else changes on
 // them. The errors are those of lost workers.
 absl::StatusOr<KeptSearch> FindKeptState(const std::vector<WorkerClient*>& clients,
                                          const PreparedJob& job, const PreparedJob* evaluation,
-                                         uint64_t job_digest);
+                                         uint64_t job_digest,
+                                         const std::vector<WorkerClient*>& others = {});
 
 }  // namespace weft
 

@@ -239,13 +239,20 @@ class KeptStateTest : public ::testing::Test {
     losses_.push_back(progress.loss);
   }
 
-  absl::StatusOr<KeptSearch> Find() {
-    return FindKeptState(Clients(), job_, /*evaluation=*/nullptr, kDigest);
+  absl::StatusOr<KeptSearch> Find(const std::vector<WorkerClient*>& others = {}) {
+    return FindKeptState(Clients(), job_, /*evaluation=*/nullptr, kDigest, others);
   }
+  // The workers of the next run.
   std::vector<WorkerClient*> Clients() const {
+    if (!run_on_.empty()) return Pick(run_on_);
     std::vector<WorkerClient*> clients = cluster_->clients();
     clients.resize(static_cast<size_t>(job_.plan.mesh.size()));
     return clients;
+  }
+  std::vector<WorkerClient*> Pick(const std::vector<size_t>& workers) const {
+    std::vector<WorkerClient*> picked;
+    for (const size_t worker : workers) picked.push_back(cluster_->clients()[worker]);
+    return picked;
   }
   // The next coordinator goes on with what is kept.
   absl::StatusOr<TrainResult> GoOn(const KeptState& state, BoundaryEverySevenSteps& boundaries) {
@@ -302,6 +309,7 @@ class KeptStateTest : public ::testing::Test {
   JobSpec spec_;
   PreparedJob job_;
   std::unique_ptr<InProcessCluster> cluster_;
+  std::vector<size_t> run_on_;  // of the cluster; empty: the first ones
   std::atomic<bool> is_cut_{false};
   std::function<void(int64_t)> on_fill_;
   std::vector<double> losses_, expected_losses_;
@@ -374,6 +382,64 @@ TEST_F(KeptStateTest, WorkersThatHaveNothingTakeTheStateOfOthers) {
   ASSERT_TRUE(kept->state.has_value()) << kept->why_not;
   EXPECT_THAT(kept->state->newcomers, ElementsAre(2, 3));
   EXPECT_THAT(kept->state->handovers, ElementsAre(Handover{0, 2}, Handover{0, 3}));
+  BoundaryEverySevenSteps boundaries;
+  const auto result = GoOn(*kept->state, boundaries);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectUndisturbed(*result);
+}
+
+// Worker 1 was a spare that had taken a lost one's place; worker 2 is new in the cluster file.
+TEST_F(KeptStateTest, ASpareHasAPartThatNoWorkerOfTheRunHas) {
+  RunUndisturbed();
+  Prepare(2, {.data = 2}, /*zero=*/1);
+  StartWorkers(3);
+  RunUntilLost(14, Moment::kBetween);
+  run_on_ = {0, 2};
+  const auto without = Find();
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_FALSE(without->state.has_value());
+  EXPECT_THAT(without->why_not, HasSubstr("worker:1"));
+  const auto kept = Find(Pick({1}));
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ASSERT_TRUE(kept->state.has_value()) << kept->why_not;
+  EXPECT_EQ(kept->state->steps, 14);
+  EXPECT_NE(kept->state->source, nullptr);
+  BoundaryEverySevenSteps boundaries;
+  const auto result = GoOn(*kept->state, boundaries);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectUndisturbed(*result);
+}
+
+// The step under way is settled among those that were in it, wherever they are.
+TEST_F(KeptStateTest, OnlySparesHaveTheState) {
+  RunUndisturbed();
+  Prepare(2, {.data = 2});
+  StartWorkers(4);
+  RunUntilLost(10);
+  const auto told = static_cast<int64_t>(losses_.size());
+  run_on_ = {2, 3};
+  const auto kept = Find(Pick({0, 1}));
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ASSERT_TRUE(kept->state.has_value()) << kept->why_not;
+  EXPECT_GE(kept->state->steps, told);
+  EXPECT_NE(kept->state->source, nullptr);
+  BoundaryEverySevenSteps boundaries;
+  const auto result = GoOn(*kept->state, boundaries);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectUndisturbed(*result);
+}
+
+TEST_F(KeptStateTest, ASpareThatDoesNotAnswerHasNothing) {
+  RunUndisturbed();
+  Prepare(2, {.data = 2});
+  StartWorkers(3);
+  RunUntilLost(10);
+  std::atomic<bool> is_gone{true};
+  CutClient spare(*cluster_->clients()[2], is_gone);
+  const auto kept = Find({&spare});
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ASSERT_TRUE(kept->state.has_value()) << kept->why_not;
+  EXPECT_THAT(kept->state->newcomers, IsEmpty());
   BoundaryEverySevenSteps boundaries;
   const auto result = GoOn(*kept->state, boundaries);
   ASSERT_TRUE(result.ok()) << result.status();
