@@ -184,6 +184,23 @@ TEST_F(TakeoverTest, NoStepIsLostOrRepeated) {
   }
 }
 
+// They could not tell this loss from one in which the job had gone on without them, and ended.
+TEST_F(TakeoverTest, WorkersThatWereStoppedMeanwhileKeepWhatTheyHave) {
+  StartJob(20, 60);
+  const int64_t told = AwaitRuns(1);
+  for (const auto& worker : workers_) ASSERT_TRUE(worker->Signal(SIGSTOP).ok());
+  absl::SleepFor(absl::Milliseconds(1200));  // less than the coordinator gives them up for
+  Kill();
+  for (const auto& worker : workers_) ASSERT_TRUE(worker->Signal(SIGCONT).ok());
+  absl::SleepFor(absl::Seconds(1));  // they see the pause, and that the coordinator is gone
+  const absl::Status connected = Connect();
+  ASSERT_TRUE(connected.ok()) << connected;
+  const int64_t done = Settle();
+  EXPECT_GE(done, told);
+  Coordinator coordinator(cluster_->clients());
+  EXPECT_EQ(GoOn(coordinator, done, 5), -kPerStep * static_cast<float>(done + 5));
+}
+
 // An abort would leave some variables changed and others not.
 TEST_F(TakeoverTest, StepsThatNobodyAgreesOnComeToTheEndOfTheirStretch) {
   constexpr int64_t kStretch = 500;

@@ -31,6 +31,13 @@ inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
 // within it. Then they are aborted, and the next coordinator settles what was under way.
 inline constexpr absl::Duration kSettlePatience = absl::Seconds(1);
 
+// The coordinators that have attended a worker.
+struct Leases {
+  int64_t ended = 0;  // leases
+  // One attends, or the next one may take what the worker keeps.
+  bool is_wanted = false;
+};
+
 // Passes calls on to a Worker, one at a time (Abort at any time); a second one meanwhile is
 // refused. One coordinator at a time attends; when its stream breaks, or it falls silent, the
 // worker aborts what it does and the call under way is cancelled. Methods are called by gRPC's
@@ -78,10 +85,10 @@ class ControlService final : public rpc::Control::Service {
     MutexLock lock(mutex_);
     return lease_ != nullptr;
   }
-  // Leases that have ended so far.
-  int64_t leases_ended() {
+  // Of the leases so far.
+  Leases leases() {
     MutexLock lock(mutex_);
-    return leases_ended_;
+    return {leases_ended_, lease_ != nullptr || Keeps(kept_until_)};
   }
   // Aborts what runs, refuses what comes, and waits until no call is left inside; false when one is
   // at `deadline`.

@@ -11,12 +11,18 @@ namespace weft {
 
 // A worker that a signal has stopped does not know it. It sees the time jump, and then that its
 // coordinator has let it go. What it has of the job is old, so it ends. A pause of the coordinator
-// alone, or of a worker that nobody attends, is none of this. One thread calls it.
+// alone, or of a worker that nobody attends, is none of this.
+//
+// The same is seen where the coordinator was lost during the pause, and what the worker has may be
+// the newest that is left. So one that keeps it for the next coordinator (--keep-state) goes on:
+// where it is old after all, another coordinator sees that by the job's number. One thread calls
+// it.
 class StaleWatch {
  public:
-  // `ended`: leases of coordinators that have ended so far. Looked at a few times a second. Aborted
-  // with what to do, once, where the worker is stale.
-  absl::Status Look(absl::Time now, int64_t ended);
+  // `ended`: leases of coordinators that have ended so far; `is_wanted`: a coordinator attends, or
+  // the next one may take what the worker keeps. Looked at a few times a second. Aborted with what
+  // to do, once, where the worker is stale.
+  absl::Status Look(absl::Time now, int64_t ended, bool is_wanted);
 
  private:
   absl::Time looked_ = absl::InfiniteFuture();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "distributed/grpc/control_service.h"
 #include "distributed/grpc/grpc_server.h"
 #include "distributed/grpc/joining/join_requests.h"
 #include "distributed/process/stale_watch.h"
@@ -57,7 +58,8 @@ absl::Status AwaitEnd(const WorkerProcessOptions& options, ControlService& contr
       leaves_by = std::min(leaves_by, absl::Now() + kLeavePatience);
       continue;
     }
-    WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), control.leases_ended()));
+    const Leases leases = control.leases();
+    WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), leases.ended, leases.is_wanted));
     if (joining != nullptr && joining->has_ended()) return joining->end();
   }
   return absl::OkStatus();
