@@ -201,6 +201,22 @@ TEST_F(TakeoverTest, WorkersThatWereStoppedMeanwhileKeepWhatTheyHave) {
   EXPECT_EQ(GoOn(coordinator, done, 5), -kPerStep * static_cast<float>(done + 5));
 }
 
+// A worker that was slow for a moment took any end of a job for the end of its part in it.
+TEST_F(TakeoverTest, AJobThatEndsAfterAPauseEndsNoWorker) {
+  StartJob(20, 0);
+  Kill();
+  ASSERT_TRUE(Connect().ok());
+  ASSERT_TRUE(Coordinator(cluster_->clients()).Join(Membership(9, /*digest=*/0)).ok());
+  for (const auto& worker : workers_) ASSERT_TRUE(worker->Signal(SIGSTOP).ok());
+  absl::SleepFor(absl::Milliseconds(1200));
+  for (const auto& worker : workers_) ASSERT_TRUE(worker->Signal(SIGCONT).ok());
+  cluster_.reset();  // says goodbye
+  absl::SleepFor(absl::Seconds(1));
+  for (const auto& worker : workers_) EXPECT_FALSE(worker->Poll().has_value());
+  const absl::Status connected = Connect();
+  EXPECT_TRUE(connected.ok()) << connected;
+}
+
 // An abort would leave some variables changed and others not.
 TEST_F(TakeoverTest, StepsThatNobodyAgreesOnComeToTheEndOfTheirStretch) {
   constexpr int64_t kStretch = 500;

@@ -33,7 +33,7 @@ inline constexpr absl::Duration kSettlePatience = absl::Seconds(1);
 
 // The coordinators that have attended a worker.
 struct Leases {
-  int64_t ended = 0;  // leases
+  int64_t lost = 0;  // leases that have ended without a goodbye
   // One attends, or the next one may take what the worker keeps.
   bool is_wanted = false;
 };
@@ -88,7 +88,7 @@ class ControlService final : public rpc::Control::Service {
   // Of the leases so far.
   Leases leases() {
     MutexLock lock(mutex_);
-    return {leases_ended_, lease_ != nullptr || Keeps(kept_until_)};
+    return {leases_lost_, lease_ != nullptr || Keeps(kept_until_)};
   }
   // Aborts what runs, refuses what comes, and waits until no call is left inside; false when one is
   // at `deadline`.
@@ -172,6 +172,7 @@ class ControlService final : public rpc::Control::Service {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t leases_ended_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t leases_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // of these: without a goodbye
   absl::Duration keep_state_ ABSL_GUARDED_BY(mutex_);
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;           // the highest that has joined
   uint64_t attended_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of who attends; 0: has not joined

@@ -12,15 +12,15 @@ constexpr absl::Duration kHearing = absl::Seconds(2);
 
 }  // namespace
 
-absl::Status StaleWatch::Look(absl::Time now, int64_t ended, bool is_wanted) {
+absl::Status StaleWatch::Look(absl::Time now, int64_t lost, bool is_wanted) {
   if (now - looked_ >= kMinPause) {
     pause_ = now - looked_;
     judged_until_ = now + kHearing;
-    ended_before_ = ended_;
+    lost_before_ = lost_;
   }
   looked_ = now;
-  ended_ = ended;
-  if (now > judged_until_ || ended == ended_before_) return absl::OkStatus();
+  lost_ = lost;
+  if (now > judged_until_ || lost == lost_before_) return absl::OkStatus();
   judged_until_ = absl::InfinitePast();
   if (is_wanted) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(

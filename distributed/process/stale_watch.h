@@ -19,17 +19,18 @@ namespace weft {
 // it.
 class StaleWatch {
  public:
-  // `ended`: leases of coordinators that have ended so far; `is_wanted`: a coordinator attends, or
-  // the next one may take what the worker keeps. Looked at a few times a second. Aborted with what
-  // to do, once, where the worker is stale.
-  absl::Status Look(absl::Time now, int64_t ended, bool is_wanted);
+  // `lost`: leases that have ended so far without a goodbye of the coordinator, which says one to
+  // those that are in its job to the end; `is_wanted`: a coordinator attends, or the next one may
+  // take what the worker keeps. Looked at a few times a second. Aborted with what to do, once,
+  // where the worker is stale.
+  absl::Status Look(absl::Time now, int64_t lost, bool is_wanted);
 
  private:
   absl::Time looked_ = absl::InfiniteFuture();
-  int64_t ended_ = 0;                               // at the last look
+  int64_t lost_ = 0;                                // at the last look
   absl::Duration pause_;                            // the newest
   absl::Time judged_until_ = absl::InfinitePast();  // an end until then is of that pause
-  int64_t ended_before_ = 0;                        // leases, when it began
+  int64_t lost_before_ = 0;                         // leases, when it began
 };
 
 }  // namespace weft

@@ -59,7 +59,7 @@ absl::Status AwaitEnd(const WorkerProcessOptions& options, ControlService& contr
       continue;
     }
     const Leases leases = control.leases();
-    WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), leases.ended, leases.is_wanted));
+    WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), leases.lost, leases.is_wanted));
     if (joining != nullptr && joining->has_ended()) return joining->end();
   }
   return absl::OkStatus();
