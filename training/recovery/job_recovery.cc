@@ -1,6 +1,7 @@
 #include "training/recovery/job_recovery.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -70,17 +71,11 @@ void HoldAll(const std::vector<WorkerClient*>& clients, const std::vector<int>& 
   }
 }
 
-// The error without who waited for whom.
-std::string WithoutWaits(const absl::Status& loss) {
-  const std::string text(loss.message());
-  return text.substr(0, text.find("; "));
-}
-
 // "worker:1 (pid 4711) was killed by signal 9 (Killed)", without who waited for it. Where it is
 // told by one that has lost it, behind the name of one that is out: "worker:1 (10.0.0.8:4000):
 // ...".
 std::string CauseOf(const absl::Status& loss, const std::vector<std::string>& out) {
-  const std::string cause = WithoutWaits(loss);
+  const std::string cause = CauseText(loss);
   for (const std::string& name : out) {
     const std::string worker = name.substr(0, name.find(' '));  // "worker:1"
     if (absl::StartsWith(cause, absl::StrCat(worker, " "))) return cause;
@@ -90,6 +85,16 @@ std::string CauseOf(const absl::Status& loss, const std::vector<std::string>& ou
 }
 
 }  // namespace
+
+std::string CauseText(const absl::Status& loss) {
+  const std::string text(loss.message());
+  size_t end = text.size();
+  for (const char* const consequence :
+       {"; worker:", "; rank ", "; under way was ", "; the job was aborted"}) {
+    end = std::min(end, text.find(consequence));
+  }
+  return text.substr(0, end);
+}
 
 std::string PartsText(const RecoveryRecord& record) {
   const ChangeTimes& times = record.times;
@@ -242,9 +247,9 @@ void JobRecovery::LeaveOutWhoIsApart(const Coordinator& coordinator, const std::
 std::string JobRecovery::WhyOut(const absl::Status& loss,
                                 const std::vector<std::string>& out) const {
   if (!are_apart_) return CauseOf(loss, out);
-  return absl::StrCat(absl::StrJoin(out, ", "),
-                      ": left out, as it and another have lost each other, though both answer: ",
-                      WithoutWaits(loss));
+  return absl::StrCat(
+      absl::StrJoin(out, ", "),
+      ": left out, as it and another have lost each other, though both answer: ", CauseText(loss));
 }
 
 bool JobRecovery::wants_change(const Coordinator& coordinator) {

@@ -31,6 +31,10 @@ struct RecoveryRecord {
   double settle_seconds = 0;  // until all that are left stand at one step
   ChangeTimes times;
 };
+
+// Of the error of a lost worker: what was wrong, and what to do about it. Without what follows from
+// it: who waited for whom, and what peers have seen of the loss.
+std::string CauseText(const absl::Status& loss);
 // "settled 0.01 s, plan 0.00 s (prepared), joined 0.02 s, programs 0.05 s, state 0.00 s".
 std::string PartsText(const RecoveryRecord& record);
 

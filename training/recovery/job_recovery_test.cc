@@ -81,7 +81,7 @@ class MortalClient final : public WorkerClient {
   std::string name() const override { return worker_.name(); }
   absl::StatusOr<WorkerInfo> Join(const JobMembership& membership) override {
     if (is_dead()) return Lost();
-    if (refuses_) return absl::FailedPreconditionError("handshake refused: another version");
+    if (refuses_) return absl::PermissionDeniedError("handshake refused: another version");
     return worker_.Join(membership);
   }
   absl::StatusOr<MemoryRequirement> AddProgram(const std::string& program,
@@ -699,6 +699,28 @@ TEST_F(JobRecoveryTest, PreparedProgramsComeToTheSameBits) {
     ExpectUndisturbed(result);
     EXPECT_GE(records_.size(), 1u);
   }
+}
+
+// What to do about it was cut off at the first semicolon.
+TEST(CauseTextTest, HasTheAdviceAndNoConsequences) {
+  const auto cause = [](const std::string& text) {
+    return CauseText(absl::UnavailableError(text));
+  };
+  const std::string killed = "worker:1 (pid 4711) was killed by signal 9 (Killed)";
+  EXPECT_EQ(cause(killed), killed);
+  EXPECT_EQ(cause(killed + "; worker:0 (unix:/a) was lost while running step 7: it is gone"),
+            killed);
+  EXPECT_EQ(cause(killed + "; rank 0 lost rank 1 (unix:/b): reset; under way was 'g'"), killed);
+  EXPECT_EQ(cause(killed + "; the job was aborted: worker:1 was lost"), killed);
+  const std::string card =
+      "worker:1 (pid 4711): cuda:0 cannot run: CUDA says cudaErrorECCUncorrectable (214); the card "
+      "failed: start the process anew";
+  EXPECT_EQ(cause(card + "; worker:0 was waiting for tensor 'g'; 2 more workers were waiting"),
+            card);
+  const std::string keys =
+      "rank 0 lost rank 1 (10.0.0.8:4000): Handshake failed; it has no certificate: see "
+      "graph_runner cluster keys";
+  EXPECT_EQ(cause(keys + "; under way was tensor 'g' from rank 1 (step 7)"), keys);
 }
 
 TEST_F(JobRecoveryTest, StateThatIsLostEndsTheRun) {

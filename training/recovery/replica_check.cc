@@ -217,7 +217,7 @@ absl::Status ReplicaCheck::LeaveOutOrEnd(Divergence divergence, const std::vecto
   for (const int rank : ranks) options_.leave_out(rank);
   divergence.action = "left out";
   summary_.divergences.push_back(std::move(divergence));
-  return absl::UnavailableError(text);
+  return absl::UnavailableError(absl::StrCat(text, ", so take the machine out"));
 }
 
 absl::StatusOr<std::vector<DivergedCopies>> ReplicaCheck::Repair(

@@ -509,8 +509,9 @@ TEST_F(ReplicaCheckTest, AJobGoesOnWithoutAWorkerOfALastingFault) {
   ASSERT_THAT(summary_.divergences, SizeIs(2));
   EXPECT_EQ(summary_.divergences[1].action, "left out");
   ASSERT_THAT(lines_, SizeIs(3));
-  EXPECT_THAT(lines_[2], AllOf(HasSubstr("worker:2"), HasSubstr("lasting fault"),
-                               HasSubstr("3 of 4 workers go on as dp=3")));
+  EXPECT_THAT(lines_[2],
+              AllOf(HasSubstr("worker:2"), HasSubstr("a lasting fault, so take the machine out"),
+                    HasSubstr("3 of 4 workers go on as dp=3")));
 }
 
 // Without faults nothing differs, in any bit that a replica computes for itself; and the check
