@@ -579,7 +579,7 @@ TEST_F(StateRecoveryTest, WithoutCopiesAndCheckpointsTheRunEnds) {
 TEST_F(StateRecoveryTest, TwoNeighboursAndTheirCopiesAreTooMany) {
   plan_.zero = 3;
   every_ = 2;
-  Start(3, {.data = 3});
+  Start(4, {.data = 4});  // 3 would divide no variable's rows
   const auto result = Run(KillAt(20, {0, 1}));
   EXPECT_TRUE(absl::IsUnavailable(result.status())) << result.status();
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("no state of the job is left"));
