@@ -85,6 +85,7 @@ class FurtherWorkersTest : public ::testing::Test {
   static absl::Status Join(const Arrival& arrival) {
     JobMembership membership;
     membership.job_id = 78;
+    membership.rank = RankId(0);
     membership.addresses = {arrival.address};
     membership.version = "test";
     return arrival.client->Join(membership).status();

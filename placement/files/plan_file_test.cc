@@ -165,7 +165,7 @@ hosts:
   - name: b
     workers: [{address: "b:1", role: spare}]
 links:
-  - {from: a, to: b, bandwidth: 1Gbit}
+  - {from: a, to: b, bandwidth: 1Gbit/s}
 )";
   const auto cluster = ParseClusterFile(text, "c.yaml");
   ASSERT_TRUE(cluster.ok()) << cluster.status();

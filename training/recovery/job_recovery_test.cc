@@ -718,7 +718,7 @@ TEST(CauseTextTest, HasTheAdviceAndNoConsequences) {
   EXPECT_EQ(cause(card + "; worker:0 was waiting for tensor 'g'; 2 more workers were waiting"),
             card);
   const std::string keys =
-      "rank 0 lost rank 1 (10.0.0.8:4000): Handshake failed; it has no certificate: see "
+      "rank 0 lost rank 1 (10.0.0.8:4000): Handshake failed; it has no keys: see "
       "graph_runner cluster keys";
   EXPECT_EQ(cause(keys + "; under way was tensor 'g' from rank 1 (step 7)"), keys);
 }
