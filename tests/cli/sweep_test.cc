@@ -310,7 +310,7 @@ TEST_F(SweepOnCluster, WithoutWorkersThereIsOneError) {
   WriteToken("other", 'b');
   for (const char* const name : {"0", "1", "2"}) StartWorker(name, "other");
   const CommandResult result = Run(SixTrials() + Cluster() + Arguments{"--side-by-side", "1"});
-  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kPlan)) << result.err;
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::kRefused)) << result.err;
   EXPECT_EQ(result.out, "");
   EXPECT_THAT(result.err, AllOf(HasSubstr("error: "), HasSubstr("workers cannot be used"),
                                 HasSubstr("--token-file")));
