@@ -31,13 +31,6 @@ inline constexpr absl::Duration kLeasePatience = absl::Seconds(6);
 // within it. Then they are aborted, and the next coordinator settles what was under way.
 inline constexpr absl::Duration kSettlePatience = absl::Seconds(1);
 
-// The coordinators that have attended a worker.
-struct Leases {
-  int64_t lost = 0;  // leases that have ended without a goodbye
-  // One attends, or the next one may take what the worker keeps.
-  bool is_wanted = false;
-};
-
 // Passes calls on to a Worker, one at a time (Abort at any time); a second one meanwhile is
 // refused. One coordinator at a time attends; when its stream breaks, or it falls silent, the
 // worker aborts what it does and the call under way is cancelled. Methods are called by gRPC's
@@ -85,10 +78,10 @@ class ControlService final : public rpc::Control::Service {
     MutexLock lock(mutex_);
     return lease_ != nullptr;
   }
-  // Of the leases so far.
-  Leases leases() {
+  // Leases that have ended without a goodbye and left nothing to keep for the next coordinator.
+  int64_t leases_lost() {
     MutexLock lock(mutex_);
-    return {leases_lost_, lease_ != nullptr || Keeps(kept_until_)};
+    return leases_lost_;
   }
   // Aborts what runs, refuses what comes, and waits until no call is left inside; false when one is
   // at `deadline`.
@@ -172,7 +165,7 @@ class ControlService final : public rpc::Control::Service {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t leases_ended_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t leases_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // of these: without a goodbye
+  int64_t leases_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // leases_lost()
   absl::Duration keep_state_ ABSL_GUARDED_BY(mutex_);
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;           // the highest that has joined
   uint64_t attended_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of who attends; 0: has not joined

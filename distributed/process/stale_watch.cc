@@ -12,7 +12,7 @@ constexpr absl::Duration kHearing = absl::Seconds(2);
 
 }  // namespace
 
-absl::Status StaleWatch::Look(absl::Time now, int64_t lost, bool is_wanted) {
+absl::Status StaleWatch::Look(absl::Time now, int64_t lost) {
   if (now - looked_ >= kMinPause) {
     pause_ = now - looked_;
     judged_until_ = now + kHearing;
@@ -22,7 +22,6 @@ absl::Status StaleWatch::Look(absl::Time now, int64_t lost, bool is_wanted) {
   lost_ = lost;
   if (now > judged_until_ || lost == lost_before_) return absl::OkStatus();
   judged_until_ = absl::InfinitePast();
-  if (is_wanted) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(
       "this worker did not run for ",
       absl::FormatDuration(absl::Trunc(pause_, absl::Milliseconds(100))),

@@ -14,16 +14,16 @@ namespace weft {
 // alone, or of a worker that nobody attends, is none of this.
 //
 // The same is seen where the coordinator was lost during the pause, and what the worker has may be
-// the newest that is left. So one that keeps it for the next coordinator (--keep-state) goes on:
-// where it is old after all, another coordinator sees that by the job's number. One thread calls
-// it.
+// the newest that is left. So a lease whose end leaves a state to keep for the next coordinator
+// (--keep-state) does not count: where it is old after all, another coordinator sees that by the
+// job's number. One thread calls it.
 class StaleWatch {
  public:
-  // `lost`: leases that have ended so far without a goodbye of the coordinator, which says one to
-  // those that are in its job to the end; `is_wanted`: a coordinator attends, or the next one may
-  // take what the worker keeps. Looked at a few times a second. Aborted with what to do, once,
-  // where the worker is stale.
-  absl::Status Look(absl::Time now, int64_t lost, bool is_wanted);
+  // `lost`: leases that have ended so far with nothing kept, and without a goodbye of the
+  // coordinator, which says one to those that are in its job to the end. Looked at a few times a
+  // second. Aborted with what to do, once, where the worker is stale; also where another
+  // coordinator attends it already.
+  absl::Status Look(absl::Time now, int64_t lost);
 
  private:
   absl::Time looked_ = absl::InfiniteFuture();

@@ -12,9 +12,9 @@ using ::testing::HasSubstr;
 
 class StaleWatchTest : public ::testing::Test {
  protected:
-  absl::Status LookAfter(absl::Duration time, int64_t ended, bool is_wanted = false) {
+  absl::Status LookAfter(absl::Duration time, int64_t ended) {
     now_ += time;
-    return watch_.Look(now_, ended, is_wanted);
+    return watch_.Look(now_, ended);
   }
   StaleWatch watch_;
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
@@ -46,15 +46,12 @@ TEST_F(StaleWatchTest, JobsThatEndAndPausesThatEndNothingAreNone) {
   EXPECT_TRUE(LookAfter(absl::Milliseconds(200), 3).ok());  // and a job's end long after it
 }
 
-// Its coordinator may be lost: then the next one takes the job over from what the worker keeps.
-TEST_F(StaleWatchTest, OneThatKeepsItsStateGoesOn) {
-  EXPECT_TRUE(LookAfter(absl::ZeroDuration(), 0, true).ok());
-  EXPECT_TRUE(LookAfter(absl::Seconds(1), 1, true).ok());
-  // Later it is given up, and the worker is free: what it had is gone, and nothing is old.
-  for (int i = 0; i < 20; ++i) EXPECT_TRUE(LookAfter(absl::Milliseconds(200), 1, false).ok());
-  // The next pause is judged for itself.
-  EXPECT_TRUE(LookAfter(absl::Seconds(1), 1, true).ok());
-  EXPECT_FALSE(LookAfter(absl::Milliseconds(200), 2, false).ok());
+TEST_F(StaleWatchTest, TheNextPauseIsJudgedForItself) {
+  EXPECT_TRUE(LookAfter(absl::ZeroDuration(), 0).ok());
+  EXPECT_FALSE(LookAfter(absl::Seconds(1), 1).ok());
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(LookAfter(absl::Milliseconds(200), 1).ok());
+  EXPECT_TRUE(LookAfter(absl::Seconds(1), 1).ok());
+  EXPECT_FALSE(LookAfter(absl::Milliseconds(200), 2).ok());
 }
 
 }  // namespace

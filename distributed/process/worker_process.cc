@@ -58,8 +58,7 @@ absl::Status AwaitEnd(const WorkerProcessOptions& options, ControlService& contr
       leaves_by = std::min(leaves_by, absl::Now() + kLeavePatience);
       continue;
     }
-    const Leases leases = control.leases();
-    WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), leases.lost, leases.is_wanted));
+    WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), control.leases_lost()));
     if (joining != nullptr && joining->has_ended()) return joining->end();
   }
   return absl::OkStatus();
