@@ -1,5 +1,6 @@
 #include "tests/soak/soak_run.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -400,15 +401,27 @@ void CompareWithUndisturbed(const char* run, const FaultSchedule& schedule, cons
   }
 }
 
+// The error has the words of a fault that struck and may do this harm.
+bool HasWordsOf(Harm harm, const FaultSchedule& schedule, const RunEnd& end) {
+  const std::string text = end.status.ToString();
+  return std::any_of(end.struck.begin(), end.struck.end(), [&](size_t i) {
+    const FaultRow& row = *schedule.faults[i].row;
+    return row.harm == harm && std::regex_search(text, std::regex(row.error));
+  });
+}
+
 // The error says what one of the faults has done.
 bool NamesAFault(const FaultSchedule& schedule, const RunEnd& end, const std::set<int>& lost) {
   const std::string text = end.status.ToString();
-  for (const size_t i : end.struck) {
-    const FaultRow& row = *schedule.faults[i].row;
-    const bool may_end = row.harm == Harm::kEndsJob || row.harm == Harm::kDiverges;
-    if (may_end && std::regex_search(text, std::regex(row.error))) return true;
+  if (HasWordsOf(Harm::kEndsJob, schedule, end) || HasWordsOf(Harm::kDiverges, schedule, end)) {
+    return true;
   }
   if (MayGoOn(schedule, end, lost)) return false;
+  // Who has come for one of them is another worker by name, and is lost with all.
+  const bool ends_all = std::any_of(end.struck.begin(), end.struck.end(), [&](size_t i) {
+    return schedule.faults[i].row->harm == Harm::kEndsRun;
+  });
+  if (ends_all && absl::StrContains(text, "all workers of the job are lost")) return true;
   for (const int rank : lost) {
     if (absl::StrContains(text, absl::StrCat("worker:", rank))) return true;
   }
@@ -452,7 +465,7 @@ void JudgeRun(const FaultSchedule& schedule, const RunEnd& end, SoakOutcome& out
   }
   if (end.stopped && !leaves) complaints.push_back("it stopped, and nobody left");
   if (diverges && lost.empty() && !leaves && schedule.mesh.data > 2 && !end.status.ok() &&
-      absl::IsDataLoss(end.status)) {
+      absl::IsDataLoss(end.status) && !HasWordsOf(Harm::kEndsJob, schedule, end)) {
     complaints.push_back(absl::StrCat("a flip was not repaired, though most copies were equal: ",
                                       end.status.ToString()));
   }
