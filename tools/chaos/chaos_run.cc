@@ -256,9 +256,15 @@ bool ChaosRun::SignalWorker(int64_t id, int signal) const {
 }
 
 absl::Status ChaosRun::StrikeWorker(StruckFault& struck) {
-  const std::vector<int64_t> living = LivingWorkers();
+  std::vector<int64_t> living = LivingWorkers();
+  if (struck.fault.kind == FaultKind::kLeave) {
+    // A second SIGTERM ends a worker at once, while it hands its state over.
+    living.erase(std::remove_if(living.begin(), living.end(),
+                                [this](int64_t id) { return leaving_.count(id) > 0; }),
+                 living.end());
+  }
   if (living.empty()) {
-    struck.note = "no worker lived";
+    struck.note = leaving_.empty() ? "no worker lived" : "no worker lived that was not leaving";
     return absl::OkStatus();
   }
   const int64_t id = living[static_cast<size_t>(struck.fault.worker) % living.size()];
@@ -270,6 +276,7 @@ absl::Status ChaosRun::StrikeWorker(StruckFault& struck) {
       break;
     case FaultKind::kLeave:
       struck.has_struck = SignalWorker(id, SIGTERM);
+      leaving_.insert(id);
       break;
     case FaultKind::kStop:
       struck.has_struck = SignalWorker(id, SIGSTOP);

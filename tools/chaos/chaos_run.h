@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,7 @@ class ChaosRun {
   int64_t seen_steps_ = 0;
   std::vector<OngoingFault> ongoing_;
   std::vector<std::unique_ptr<SlowWorker>> slow_;
+  std::set<int64_t> leaving_;      // ids of the workers that were told to leave
   std::vector<bool> awaits_word_;  // by fault: the next step counts once the job has said something
 };
 
