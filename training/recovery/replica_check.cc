@@ -24,6 +24,8 @@ constexpr double kSecondsBetween = 0.5;
 // the one before.
 constexpr int64_t kFirstInterval = 10;
 constexpr int64_t kIntervalGrowth = 8;
+// Half a second of the shortest steps; a clock that stands still leads here.
+constexpr int64_t kLongestInterval = 1'000'000;
 // So many variables are named.
 constexpr size_t kMaxNamed = 3;
 
@@ -124,7 +126,7 @@ void ReplicaCheck::Schedule(int64_t step, int64_t steps, double seconds, double 
   const double shortest = step_seconds_ > 0 ? std::min(step_seconds_, one) : one;
   step_seconds_ = one;
   pause_ = pause_ > 0 ? (pause_ + pause) / 2 : pause;
-  const auto longest = static_cast<double>(kIntervalGrowth * interval_);
+  const auto longest = static_cast<double>(std::min(kIntervalGrowth * interval_, kLongestInterval));
   const double wanted =
       shortest > 0 ? std::max(pause_ / kShareOfTime, kSecondsBetween) / shortest : longest;
   interval_ = static_cast<int64_t>(std::ceil(std::clamp(wanted, 1.0, longest)));

@@ -585,5 +585,20 @@ TEST_F(ReplicaCheckTest, ChoosesItsStepsByTimeOfStepsAndPause) {
   EXPECT_NEAR(static_cast<double>(steps), 200, 4);
 }
 
+// Intervals grew without end, and then over the end of int64.
+TEST_F(ReplicaCheckTest, AClockThatStandsStillLeavesIntervalsFinite) {
+  Start({.data = 2});
+  StepClock clock;
+  options_.every = 0;
+  options_.clock = &clock;
+  ReplicaCheck check(job_, 0, options_);
+  int64_t step = 0;
+  for (int i = 0; i < 40; ++i) {
+    step = check.NextCall(step);
+    ASSERT_TRUE(check.Call(*coordinator_, step).ok());
+  }
+  EXPECT_EQ(check.NextCall(step) - step, 1'000'000);
+}
+
 }  // namespace
 }  // namespace weft
