@@ -229,7 +229,9 @@ class NumbersBeside {
     items_.push_back({from, to, 0});
     return compute_->Enqueue({[](void* argument, Stream&) {
                                 const Item& item = *static_cast<const Item*>(argument);
-                                *item.to = 2 * *item.from;
+                                // Work without its order finds any number here.
+                                *item.to =
+                                    static_cast<int64_t>(2 * static_cast<uint64_t>(*item.from));
                                 return absl::OkStatus();
                               },
                               &items_.back()});

@@ -83,6 +83,9 @@ TEST_P(MissingOrderTest, StepsEqualThoseOfTheCpuOnEachDevice) {
 }
 
 TEST_P(MissingOrderTest, EachCallThatOrdersWorkIsNeeded) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "work without its order reads freed memory, which this sanitizer ends";
+#endif
   const Traces expected = OnCpu();
   FakeDeviceOptions options;
   options.kind = GetParam().kind;
