@@ -105,6 +105,9 @@ std::string TextOf(const OrderingPlace& place) {
 }
 
 TEST_P(TransferOrderTest, EachCallThatOrdersCopiesIsNeeded) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "work without its order reads freed memory, which this sanitizer ends";
+#endif
   std::vector<OrderingPlace> places;
   {
     const TestDevices devices(kLazyOrder, kRanks);
