@@ -170,7 +170,8 @@ class GraphEncoder {
   void EncodeBeside(const Variable& variable, int64_t offset, onnx::TensorProto& proto) const {
     proto.set_name(NameOf(variable.value));
     proto.set_data_type(static_cast<int32_t>(graph_.value(variable.value).type.dtype));
-    for (const int64_t dim : ShapeOf(graph_, variable).dims()) proto.add_dims(dim);
+    const Shape shape = ShapeOf(graph_, variable);
+    for (const int64_t dim : shape.dims()) proto.add_dims(dim);
     proto.set_data_location(onnx::TensorProto::EXTERNAL);
     PropertyList& entries = *proto.mutable_external_data();
     AddProperty(entries, "location", options_.weights_beside);
