@@ -1,6 +1,7 @@
-// Debian compiles gRPC, Abseil and oneDNN without ThreadSanitizer. It sees their calls of memmove,
-// eventfd and the like, but none of the atomics that order them, and takes that for races. Our code
-// is called by none of these libraries' frames: completion queues return to threads of ours.
+// Debian compiles gRPC, OpenSSL, Abseil and oneDNN without ThreadSanitizer. It sees their calls of
+// memmove, eventfd and the like, but none of the atomics that order them, and takes that for races.
+// Our code is called by none of these libraries' frames: completion queues return to threads of
+// ours.
 extern "C" const char* __tsan_default_suppressions();
 
 const char* __tsan_default_suppressions() {
@@ -9,8 +10,11 @@ const char* __tsan_default_suppressions() {
          "race:libgrpc++.so\n"
          "race:libgpr.so\n"
          "race:libupb.so\n"
+         "race:libssl.so\n"
+         "race:libcrypto.so\n"
          "race:libdnnl.so\n"
          "race:libabsl_status.so\n"
+         "race:libabsl_strings.so\n"
          "race:libabsl_cord.so\n"
          "race:libabsl_cord_internal.so\n"
          "race:libabsl_time.so\n"

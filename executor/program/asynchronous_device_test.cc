@@ -231,6 +231,9 @@ absl::StatusOr<std::vector<float>> RunReduced(uint64_t seed, const std::string& 
 
 // In some orders; without the fault it is right in all of them.
 TEST(AsynchronousDeviceTest, AMissingWaitIsSeen) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "work without its order is a race, which this sanitizer ends";
+#endif
   for (const std::string without_waits : {"communication", "compute"}) {
     int wrong = 0;
     for (uint64_t seed = 1; seed <= 12; ++seed) {

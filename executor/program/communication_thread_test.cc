@@ -279,6 +279,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, CommunicationOnDeviceTest,
 // What the last job of a step waits for, the jobs before it have waited for too: of those calls
 // only the last in each step is needed.
 TEST(CommunicationOrderTest, EachCallThatOrdersNumbersIsNeeded) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "work without its order is a race, which this sanitizer ends";
+#endif
   using testing::OrderingCall;
   struct Place {
     std::string stream;
