@@ -203,6 +203,11 @@ std::string AttackedWorker::ForgeKeys(const std::string& name, const std::string
 
 std::string AttackedWorker::Log() const { return TextOf(Path("worker.log")); }
 
+void AttackedWorker::ForgetPeakMemory() const {
+  // See proc(5), clear_refs.
+  std::ofstream(absl::StrCat("/proc/", process_->id(), "/clear_refs")) << "5";
+}
+
 int64_t AttackedWorker::PeakMemory() const { return StatusBytes(process_->id(), "VmHWM"); }
 
 void AttackedWorker::ExpectNoSecret(const std::string& text) const {

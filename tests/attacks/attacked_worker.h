@@ -56,6 +56,8 @@ class AttackedWorker {
   bool is_running() const { return !process_->Poll().has_value(); }
   // What the worker has said, with --log-level debug.
   std::string Log() const;
+  // PeakMemory begins anew with what the process has now; it stays where the system refuses that.
+  void ForgetPeakMemory() const;
   // The most memory that the process has had, in bytes.
   int64_t PeakMemory() const;
   // The worker runs, an honest job ends well on it, and neither of them has said a secret.
