@@ -1,5 +1,8 @@
 #include "onnx_import/graph_wire.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -304,6 +307,40 @@ TEST(GraphWire, WritesPlainModelsForOthers) {
   EXPECT_EQ(model.graph().input_size(), 1);
   EXPECT_EQ(model.graph().initializer(0).name(), "w");
   EXPECT_EQ(model.graph().node(0).metadata_props_size(), 0);
+}
+
+// Dims were read from a shape that had ended: of up to six from the stack, of more from freed
+// memory.
+TEST(GraphWire, WritesWhereWeightsLieBesideTheModel) {
+  const std::vector<std::vector<int64_t>> shapes = {
+      {}, {1000}, {3, 5}, {2, 3, 4, 5, 6, 7}, {2, 1, 3, 1, 2, 1, 5, 4}};
+  Graph graph;
+  graph.opsets = {{"", 28}};
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const std::vector<Dim> dims(shapes[i].begin(), shapes[i].end());
+    graph.AddVariable(absl::StrCat("w", i),
+                      {ValueKind::kTensor, DType::kFloat32, SymbolicShape(dims)}, Tensor(),
+                      /*trainable=*/true);
+  }
+  const auto bytes = GraphToOnnx(graph, {.annotations = false, .weights_beside = "model.data"});
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  onnx::ModelProto model;
+  ASSERT_TRUE(model.ParseFromString(*bytes));
+  ASSERT_EQ(model.graph().initializer_size(), static_cast<int>(shapes.size()));
+  int64_t end = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const onnx::TensorProto& proto = model.graph().initializer(static_cast<int>(i));
+    EXPECT_EQ(proto.name(), absl::StrCat("w", i));
+    EXPECT_THAT(proto.dims(), ::testing::ElementsAreArray(shapes[i]));
+    int64_t size = 4;
+    for (const int64_t dim : shapes[i]) size *= dim;
+    std::map<std::string, std::string> entries;
+    for (const auto& entry : proto.external_data()) entries[entry.key()] = entry.value();
+    EXPECT_EQ(entries["location"], "model.data");
+    EXPECT_EQ(entries["offset"], absl::StrCat(end));
+    EXPECT_EQ(entries["length"], absl::StrCat(size));
+    end = (end + size + 4095) / 4096 * 4096;
+  }
 }
 
 int64_t IrVersionWritten(const Graph& graph, const GraphToOnnxOptions& options) {
