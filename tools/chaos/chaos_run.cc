@@ -257,14 +257,16 @@ bool ChaosRun::SignalWorker(int64_t id, int signal) const {
 
 absl::Status ChaosRun::StrikeWorker(StruckFault& struck) {
   std::vector<int64_t> living = LivingWorkers();
-  if (struck.fault.kind == FaultKind::kLeave) {
+  const bool leaves = struck.fault.kind == FaultKind::kLeave;
+  if (leaves) {
     // A second SIGTERM ends a worker at once, while it hands its state over.
     living.erase(std::remove_if(living.begin(), living.end(),
                                 [this](int64_t id) { return leaving_.count(id) > 0; }),
                  living.end());
   }
   if (living.empty()) {
-    struck.note = leaving_.empty() ? "no worker lived" : "no worker lived that was not leaving";
+    struck.note = leaves && !leaving_.empty() ? "no worker lived that was not leaving already"
+                                              : "no worker lived";
     return absl::OkStatus();
   }
   const int64_t id = living[static_cast<size_t>(struck.fault.worker) % living.size()];
