@@ -337,7 +337,7 @@ void ControlService::EndAttendance(bool goodbye) {
     attended_by_.clear();
     lease_ = nullptr;
     ++leases_ended_;
-    if (!goodbye && !keeps && !Keeps(kept_until_)) ++leases_lost_;
+    if (!goodbye && !keeps && !Keeps(kept_until_)) lease_lost_ = absl::Now();
     changed_.NotifyAll();
     if (!keeps) return;
     kept_until_ = absl::Now() + keep_state_;

@@ -78,10 +78,11 @@ class ControlService final : public rpc::Control::Service {
     MutexLock lock(mutex_);
     return lease_ != nullptr;
   }
-  // Leases that have ended without a goodbye and left nothing to keep for the next coordinator.
-  int64_t leases_lost() {
+  // When the newest lease ended that did so without a goodbye and left nothing to keep for the next
+  // coordinator; InfinitePast: none has.
+  absl::Time lease_lost() {
     MutexLock lock(mutex_);
-    return leases_lost_;
+    return lease_lost_;
   }
   // Aborts what runs, refuses what comes, and waits until no call is left inside; false when one is
   // at `deadline`.
@@ -165,7 +166,7 @@ class ControlService final : public rpc::Control::Service {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t leases_ended_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t leases_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // leases_lost()
+  absl::Time lease_lost_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // lease_lost()
   absl::Duration keep_state_ ABSL_GUARDED_BY(mutex_);
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;           // the highest that has joined
   uint64_t attended_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // of who attends; 0: has not joined

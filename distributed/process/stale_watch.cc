@@ -12,15 +12,14 @@ constexpr absl::Duration kHearing = absl::Seconds(2);
 
 }  // namespace
 
-absl::Status StaleWatch::Look(absl::Time now, int64_t lost) {
+absl::Status StaleWatch::Look(absl::Time now, absl::Time lost) {
   if (now - looked_ >= kMinPause) {
     pause_ = now - looked_;
+    judged_from_ = looked_ + pause_ / 2;
     judged_until_ = now + kHearing;
-    lost_before_ = lost_;
   }
   looked_ = now;
-  lost_ = lost;
-  if (now > judged_until_ || lost == lost_before_) return absl::OkStatus();
+  if (now > judged_until_ || lost < judged_from_) return absl::OkStatus();
   judged_until_ = absl::InfinitePast();
   return absl::AbortedError(absl::StrCat(
       "this worker did not run for ",

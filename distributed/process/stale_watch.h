@@ -2,8 +2,6 @@
 #ifndef WEFT_DISTRIBUTED_PROCESS_STALE_WATCH_H_
 #define WEFT_DISTRIBUTED_PROCESS_STALE_WATCH_H_
 
-#include <cstdint>
-
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
@@ -19,18 +17,19 @@ namespace weft {
 // job's number. One thread calls it.
 class StaleWatch {
  public:
-  // `lost`: leases that have ended so far with nothing kept, and without a goodbye of the
-  // coordinator, which says one to those that are in its job to the end. Looked at a few times a
-  // second. Aborted with what to do, once, where the worker is stale; also where another
-  // coordinator attends it already.
-  absl::Status Look(absl::Time now, int64_t lost);
+  // `lost`: when the newest lease ended that did so with nothing kept, and without a goodbye of the
+  // coordinator, which says one to those that are in its job to the end; InfinitePast: none. Looked
+  // at a few times a second. Aborted with what to do, once, where the worker is stale; also where
+  // another coordinator attends it already.
+  absl::Status Look(absl::Time now, absl::Time lost);
 
  private:
   absl::Time looked_ = absl::InfiniteFuture();
-  int64_t lost_ = 0;                                // at the last look
-  absl::Duration pause_;                            // the newest
-  absl::Time judged_until_ = absl::InfinitePast();  // an end until then is of that pause
-  int64_t lost_before_ = 0;                         // leases, when it began
+  absl::Duration pause_;  // the newest
+  // A lease that is lost in between is of that pause. It is lost before it, or seen after it: this
+  // process does neither meanwhile.
+  absl::Time judged_from_ = absl::InfiniteFuture();
+  absl::Time judged_until_ = absl::InfinitePast();
 };
 
 }  // namespace weft

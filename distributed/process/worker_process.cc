@@ -58,7 +58,7 @@ absl::Status AwaitEnd(const WorkerProcessOptions& options, ControlService& contr
       leaves_by = std::min(leaves_by, absl::Now() + kLeavePatience);
       continue;
     }
-    WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), control.leases_lost()));
+    WEFT_RETURN_IF_ERROR(watch.Look(absl::Now(), control.lease_lost()));
     if (joining != nullptr && joining->has_ended()) return joining->end();
   }
   return absl::OkStatus();
