@@ -157,15 +157,46 @@ class WaitingWorkers final : public WorkerSource {
   std::set<int> wanted_;
 };
 
+// Whether two of the workers hold each rank's snapshot after `step` steps of this job or more, or a
+// worker is lost.
+bool HoldSnapshots(Coordinator& coordinator, int64_t step) {
+  std::map<std::pair<uint64_t, int64_t>, std::multiset<int>> ranks;  // by job and step
+  for (WorkerClient* client : coordinator.clients()) {
+    const auto reply = client->Answer(HeldStateRequest{});
+    if (!reply.ok()) return true;
+    for (const HeldSnapshot& held : std::get<HeldState>(*reply).snapshots) {
+      if (held.is_whole) ranks[{held.key.job_id, held.key.step}].insert(held.key.rank);
+    }
+  }
+  std::multiset<int> all;
+  for (int rank = 0; rank < coordinator.size(); ++rank) {
+    all.insert(rank);
+    all.insert(rank);
+  }
+  for (const auto& [key, held] : ranks) {
+    if (key.second >= step && held == all) return true;
+  }
+  return false;
+}
+
 // Ends stretches every five steps, and counts how often it was called.
 class CountedBoundaries final : public LoopHook {
  public:
   int64_t NextCall(int64_t step) const override { return (step / 5 + 1) * 5; }
-  absl::StatusOr<std::string> Call(Coordinator&, int64_t step) override {
+  absl::StatusOr<std::string> Call(Coordinator& coordinator, int64_t step) override {
     calls.push_back(step);
+    const absl::Time until = absl::Now() + absl::Seconds(20);
+    while (copies_arrive && coordinator.size() > 1 && !HoldSnapshots(coordinator, step - 10) &&
+           absl::Now() < until) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
     return std::string();
   }
   std::vector<int64_t> calls;
+  // No step begins before copies of ten steps ago have arrived; they are made every five steps at
+  // most. Steps do not wait for copies, and take some microseconds here: a busy machine may have
+  // done all of them before the first copy has arrived.
+  bool copies_arrive = false;
 };
 
 // Runs no step of the job after 25 of them, as an evaluation does, and loses a worker then.
@@ -355,6 +386,7 @@ class StateRecoveryTest : public ::testing::Test {
 // Each of the four in turn, for each kind of state that is split.
 TEST_F(StateRecoveryTest, ZeroGoesOnWithOneFewer) {
   RunUndisturbed();
+  boundaries_.copies_arrive = true;
   for (const int zero : {1, 2, 3}) {
     for (const int every : {1, 5}) {
       for (int victim = 0; victim < 4; ++victim) {
@@ -399,6 +431,7 @@ TEST_F(StateRecoveryTest, AtAnyMoment) {
 
 TEST_F(StateRecoveryTest, OneAfterTheOtherUntilOneIsLeft) {
   RunUndisturbed();
+  boundaries_.copies_arrive = true;
   plan_.zero = 3;
   every_ = 3;
   Start(4, {.data = 4});
@@ -415,6 +448,7 @@ TEST_F(StateRecoveryTest, OneAfterTheOtherUntilOneIsLeft) {
 // A second one is lost while the others take its state up: who has the copy of the first is needed.
 TEST_F(StateRecoveryTest, AnotherIsLostWhileTheStateIsRead) {
   RunUndisturbed();
+  boundaries_.copies_arrive = true;
   plan_.zero = 3;
   every_ = 2;
   Start(4, {.data = 4}, 0, /*hosts=*/4);
@@ -457,6 +491,7 @@ TEST_F(StateRecoveryTest, AStageGoesToAWorkerThatHasCome) {
 // One of them costs its replica; both workers of a stage only its copy can replace.
 TEST_F(StateRecoveryTest, AWholeHostOfStagesIsLost) {
   RunUndisturbed();
+  boundaries_.copies_arrive = true;
   every_ = 5;
   Start(4, {.data = 2, .tensor = 1, .pipeline = 2}, 0, /*hosts=*/2);
   ExpectUndisturbed(Run(KillAt(21, {1})));
