@@ -1,12 +1,20 @@
-// AveragePool, GlobalAveragePool and their gradients, in loops of our own over planes.
+// AveragePool, GlobalAveragePool and their gradients, in loops of our own: over tiles of planes for
+// float32, over planes for others.
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ops/kernels/cpu/blocks/operand.h"
 #include "ops/kernels/cpu/blocks/parallel.h"
 #include "ops/kernels/cpu/blocks/widened.h"
+#include "ops/kernels/cpu/blocks/workspace.h"
 #include "ops/kernels/cpu/pool/pool_general.h"
+#include "ops/kernels/cpu/pool/pool_global_simd.h"
 #include "ops/kernels/cpu/pool/pool_plan.h"
+#include "ops/kernels/cpu/pool/pool_tiles.h"
+#include "ops/kernels/cpu/pool/pool_tiles_simd.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -73,10 +81,113 @@ void AverageGradientOfPlane(const AveragePlan& plan, const T* dy, T* dx) {
   });
 }
 
+// ---- float32, a tile at a time.
+
+// The numbers along one axis whose product Divisor() is.
+std::vector<float> CountsAlong(const WindowAxis& axis, bool count_padding) {
+  WindowAxis counted = axis;
+  if (count_padding) counted.input += counted.pad_end;
+  std::vector<float> counts;
+  for (int64_t o = 0; o < axis.output; ++o) {
+    const int64_t start = axis.Start(o);
+    const int64_t first = count_padding ? 0 : counted.FirstInside(start);
+    counts.push_back(static_cast<float>(std::max<int64_t>(counted.LastInside(start) - first, 0)));
+  }
+  return counts;
+}
+
+WindowCounts CountsOf(const AveragePlan& plan) {
+  WindowCounts counts{CountsAlong(plan.pool.axes[0], plan.count_padding),
+                      CountsAlong(plan.pool.axes[1], plan.count_padding),
+                      CountsAlong(plan.pool.axes[2], plan.count_padding)};
+  counts.width.insert(counts.width.end(), 16, 1.0f);
+  return counts;
+}
+
+std::unique_ptr<Kernel> MakeTiledAverage(const AveragePlan& plan, PoolTiles tiles) {
+  const size_t bytes = tiles.bytes;
+  return MakeKernel(
+      [=, tiles = std::move(tiles), counts = CountsOf(plan)](const KernelContext& run) {
+        ParallelForSlots(plan.threads, plan.pool.planes * tiles.cut.per_plane(),
+                         tiles.nanoseconds(), 1, [&](int slot, int64_t begin, int64_t end) {
+                           AverageOfTiles(tiles, counts, begin, end, Input<float>(run, 0),
+                                          Output<float>(run, 0), At(run.workspace, slot * bytes));
+                         });
+        return absl::OkStatus();
+      },
+      bytes * plan.threads);
+}
+
+std::unique_ptr<Kernel> MakeTiledAverageGradient(const AveragePlan& plan, SpreadTiles tiles) {
+  const size_t bytes = tiles.bytes;
+  return MakeKernel(
+      [=, tiles = std::move(tiles), counts = CountsOf(plan)](const KernelContext& run) {
+        ParallelForSlots(plan.threads, plan.pool.planes * tiles.cut.per_plane(),
+                         tiles.nanoseconds(), 1, [&](int slot, int64_t begin, int64_t end) {
+                           AverageGradientOfTiles(tiles, counts, begin, end, Input<float>(run, 0),
+                                                  Output<float>(run, 0),
+                                                  At(run.workspace, slot * bytes));
+                         });
+        return absl::OkStatus();
+      },
+      bytes * plan.threads);
+}
+
+// Whether there is one window, which is the plane.
+bool TakesWholePlane(const PoolPlan& plan) {
+  for (const WindowAxis& axis : plan.axes) {
+    if (axis.output != 1 || axis.kernel != axis.input || axis.pad_begin != 0) return false;
+    if (axis.dilation != 1 || axis.pad_end != 0) return false;
+  }
+  return true;
+}
+
+std::unique_ptr<Kernel> MakeGlobalAverage(int64_t planes, int64_t size, int threads) {
+  return MakeKernel([=](const KernelContext& run) {
+    ParallelFor(threads, planes, 5 + 0.05 * static_cast<double>(size), 1,
+                [&](int64_t begin, int64_t end) {
+                  AverageOfPlanes(Input<float>(run, 0) + begin * size, end - begin, size,
+                                  Output<float>(run, 0) + begin);
+                });
+    return absl::OkStatus();
+  });
+}
+
+std::unique_ptr<Kernel> MakeGlobalAverageGradient(int64_t planes, int64_t size, int threads) {
+  return MakeKernel([=](const KernelContext& run) {
+    ParallelFor(threads, planes, 5 + 0.05 * static_cast<double>(size), 1,
+                [&](int64_t begin, int64_t end) {
+                  SpreadOverPlanes(Input<float>(run, 0) + begin, end - begin, size,
+                                   Output<float>(run, 0) + begin * size);
+                });
+    return absl::OkStatus();
+  });
+}
+
+// Null where the plain loops are to be taken.
+std::unique_ptr<Kernel> MakeVectorAverage(const AveragePlan& plan) {
+  const int64_t size = plan.pool.plane_input();
+  if (TakesWholePlane(plan.pool)) return MakeGlobalAverage(plan.pool.planes, size, plan.threads);
+  std::optional<PoolTiles> tiles = CutPool(plan.pool, /*with_positions=*/false);
+  return tiles.has_value() ? MakeTiledAverage(plan, *std::move(tiles)) : nullptr;
+}
+
+std::unique_ptr<Kernel> MakeVectorAverageGradient(const AveragePlan& plan) {
+  const int64_t size = plan.pool.plane_input();
+  if (TakesWholePlane(plan.pool)) {
+    return MakeGlobalAverageGradient(plan.pool.planes, size, plan.threads);
+  }
+  std::optional<SpreadTiles> tiles = CutSpread(plan.pool);
+  return tiles.has_value() ? MakeTiledAverageGradient(plan, *std::move(tiles)) : nullptr;
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareAveragePool(const PrepareContext& context) {
   if (context.InputShape(0).rank() > 5) return Widened(PrepareGeneralAveragePool)(context);
   WEFT_ASSIGN_OR_RETURN(const AveragePlan plan,
                         PlanAverage(context, context.InputShape(0), context.OutputShape(0)));
+  if (context.InputDType(0) == DType::kFloat32) {
+    if (auto kernel = MakeVectorAverage(plan)) return kernel;
+  }
   return PrepareByDType(
       context, context.InputDType(0), FloatTypes{},
       [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
@@ -97,6 +208,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareAveragePool(const PrepareContext&
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareAveragePoolGradient(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const AveragePlan plan,
                         PlanAverage(context, context.OutputShape(0), context.InputShape(0)));
+  if (context.InputDType(0) == DType::kFloat32) {
+    if (auto kernel = MakeVectorAverageGradient(plan)) return kernel;
+  }
   return PrepareByDType(
       context, context.InputDType(0), FloatTypes{},
       [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
@@ -144,6 +258,9 @@ Sum<T> SumOf(const T* x, int64_t count) {
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareGlobalAveragePool(const PrepareContext& context) {
   const GlobalPlan plan = PlanGlobal(context, context.InputShape(0));
+  if (context.InputDType(0) == DType::kFloat32) {
+    return MakeGlobalAverage(plan.planes, plan.size, plan.threads);
+  }
   return PrepareByDType(context, context.InputDType(0), FloatTypes{},
                         [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
                           using T = decltype(zero);
@@ -172,6 +289,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareGlobalAveragePoolGradient(
         "dY of shape ", dy.ToString(), " is not the average over the images of ", x.ToString()));
   }
   const GlobalPlan plan = PlanGlobal(context, x);
+  if (context.InputDType(0) == DType::kFloat32) {
+    return MakeGlobalAverageGradient(plan.planes, plan.size, plan.threads);
+  }
   return PrepareByDType(
       context, context.InputDType(0), FloatTypes{},
       [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {

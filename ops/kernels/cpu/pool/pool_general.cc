@@ -12,6 +12,7 @@
 #include "ops/kernels/cpu/blocks/parallel.h"
 #include "ops/kernels/cpu/blocks/widened.h"
 #include "ops/kernels/cpu/blocks/window_rows.h"
+#include "ops/kernels/cpu/pool/pool_global_simd.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -241,7 +242,23 @@ std::unique_ptr<Kernel> MakeGlobal(const PrepareContext& context, double nanosec
   });
 }
 
+std::unique_ptr<Kernel> MakeVectorGlobalMax(const PrepareContext& context) {
+  const Shape& x = context.InputShape(0);
+  const int64_t planes = x.ProductOf(0, 2);
+  const int64_t size = x.ProductOf(2, x.rank());
+  const int threads = context.threads();
+  return MakeKernel([=](const KernelContext& run) {
+    ParallelFor(threads, planes, 5 + 0.08 * static_cast<double>(size), 1,
+                [&](int64_t begin, int64_t end) {
+                  MaxOfPlanes(Input<float>(run, 0) + begin * size, end - begin, size,
+                              Output<float>(run, 0) + begin);
+                });
+    return absl::OkStatus();
+  });
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareGlobalMaxPool(const PrepareContext& context) {
+  if (context.InputDType(0) == DType::kFloat32) return MakeVectorGlobalMax(context);
   return PrepareByDType(context, context.InputDType(0), FloatTypes{},
                         [&](auto zero) -> absl::StatusOr<std::unique_ptr<Kernel>> {
                           using T = decltype(zero);

@@ -1,16 +1,22 @@
-// MaxPool and its gradient, in loops of our own over planes.
+// MaxPool and its gradient, in loops of our own: over tiles of planes for float32, over planes for
+// others.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ops/kernels/cpu/blocks/operand.h"
 #include "ops/kernels/cpu/blocks/parallel.h"
 #include "ops/kernels/cpu/blocks/widened.h"
 #include "ops/kernels/cpu/blocks/window_rows.h"
+#include "ops/kernels/cpu/blocks/workspace.h"
 #include "ops/kernels/cpu/pool/pool_general.h"
 #include "ops/kernels/cpu/pool/pool_plan.h"
 #include "ops/kernels/cpu/pool/pool_simd.h"
+#include "ops/kernels/cpu/pool/pool_tiles.h"
+#include "ops/kernels/cpu/pool/pool_tiles_simd.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -87,6 +93,7 @@ class IndexMap {
     const int64_t channel = slice_.offset[1] + plane % channels_;
     return (sample * slice_.global_shape.dim(1) + channel) * plan_.plane_input();
   }
+  bool by_column() const { return by_column_; }
   int64_t InPlane(int64_t position) const {
     if (!by_column_) return position;
     const auto& [depth, height, width] = plan_.axes;
@@ -121,6 +128,52 @@ void MaxOfPlaneWithIndices(const PoolPlan& plan, const IndexMap& map, int64_t ba
   });
 }
 
+// ---- float32, a tile at a time.
+
+std::unique_ptr<Kernel> MakeTiledMax(PoolTiles tiles, int threads) {
+  const size_t bytes = tiles.bytes;
+  const int64_t items = tiles.plan.planes * tiles.cut.per_plane();
+  return MakeKernel(
+      [=, tiles = std::move(tiles)](const KernelContext& run) {
+        ParallelForSlots(threads, items, tiles.nanoseconds(), 1,
+                         [&](int slot, int64_t begin, int64_t end) {
+                           MaxOfTiles(tiles, begin, end, Input<float>(run, 0),
+                                      Output<float>(run, 0), At(run.workspace, slot * bytes));
+                         });
+        return absl::OkStatus();
+      },
+      bytes * threads);
+}
+
+std::unique_ptr<Kernel> MakeTiledMaxWithIndices(PoolTiles tiles, const IndexMap& map, int threads) {
+  const size_t bytes = tiles.bytes;
+  const int64_t items = tiles.plan.planes * tiles.cut.per_plane();
+  return MakeKernel(
+      [=, tiles = std::move(tiles)](const KernelContext& run) {
+        ParallelForSlots(
+            threads, items, 2 * tiles.nanoseconds(), 1, [&](int slot, int64_t begin, int64_t end) {
+              MaxWithPositionsOfTiles(
+                  tiles, begin, end, Input<float>(run, 0), Output<float>(run, 0),
+                  Output<int64_t>(run, 1), [&](int64_t plane) { return map.Base(plane); },
+                  At(run.workspace, slot * bytes));
+            });
+        return absl::OkStatus();
+      },
+      bytes * threads);
+}
+
+// Null where the plain loops are to be taken.
+std::unique_ptr<Kernel> MakeVectorMax(const PrepareContext& context, const PoolPlan& plan,
+                                      const IndexMap& map) {
+  const bool with_indices = context.HasOutput(1);
+  if (context.InputDType(0) != DType::kFloat32) return nullptr;
+  if (with_indices ? map.by_column() : plan.two_by_two()) return nullptr;
+  std::optional<PoolTiles> tiles = CutPool(plan, with_indices);
+  if (!tiles.has_value()) return nullptr;
+  if (!with_indices) return MakeTiledMax(*std::move(tiles), context.threads());
+  return MakeTiledMaxWithIndices(*std::move(tiles), map, context.threads());
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPool(const PrepareContext& context) {
   if (context.InputShape(0).rank() > 5) return PrepareGeneralMaxPool(context);
   WEFT_ASSIGN_OR_RETURN(const PoolPlan plan,
@@ -128,6 +181,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPool(const PrepareContext& con
   const IndexMap map(context, plan);
   const bool with_indices = context.HasOutput(1);
   const int threads = context.threads();
+  if (auto kernel = MakeVectorMax(context, plan, map)) return kernel;
   const double nanoseconds = static_cast<double>(plan.plane_output() * plan.window());
   return PrepareByDType(
       context, context.InputDType(0), PoolTypes{},
@@ -177,6 +231,42 @@ void GradientOfPlane(const PoolPlan& plan, const T* x, const T* y, const T* dy, 
   });
 }
 
+// Rows of the input a task. All of them where windows span slices.
+int64_t GradientRows(const PoolTiles& tiles) {
+  const auto& axes = tiles.plan.axes;
+  const int64_t all = axes[0].input * axes[1].input;
+  return axes[0].input > 1 ? all : std::min(all, tiles.cut.rows * axes[1].stride);
+}
+
+std::unique_ptr<Kernel> MakeTiledMaxGradient(PoolTiles tiles, int threads) {
+  const size_t bytes = tiles.bytes;
+  const int64_t all_rows = tiles.plan.axes[0].input * tiles.plan.axes[1].input;
+  const int64_t rows = GradientRows(tiles);
+  const int64_t parts = TileCut::Parts(all_rows, rows);
+  const double nanoseconds = 2 * tiles.nanoseconds() * static_cast<double>(tiles.cut.per_plane()) /
+                                 static_cast<double>(parts) +
+                             static_cast<double>(tiles.plan.plane_output() / parts);
+  return MakeKernel(
+      [=, tiles = std::move(tiles)](const KernelContext& run) {
+        const PoolPlan& plan = tiles.plan;
+        ParallelForSlots(threads, plan.planes * parts, nanoseconds, 1,
+                         [&](int slot, int64_t begin, int64_t end) {
+                           for (int64_t i = begin; i < end; ++i) {
+                             const int64_t input = i / parts * plan.plane_input();
+                             const int64_t output = i / parts * plan.plane_output();
+                             const int64_t first = i % parts * rows;
+                             MaxGradientOfRows(
+                                 tiles, first, std::min(first + rows, all_rows),
+                                 Input<float>(run, 0) + input, Input<float>(run, 1) + output,
+                                 Input<float>(run, 2) + output, Output<float>(run, 0) + input,
+                                 At(run.workspace, slot * bytes));
+                           }
+                         });
+        return absl::OkStatus();
+      },
+      bytes * threads);
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPoolGradient(const PrepareContext& context) {
   WEFT_ASSIGN_OR_RETURN(const PoolPlan plan,
                         PlanPool(context, context.InputShape(0), context.InputShape(1)));
@@ -184,6 +274,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMaxPoolGradient(const PrepareCont
     return context.InvalidArgument("Y and dY must have the same shape");
   }
   const int threads = context.threads();
+  if (context.InputDType(0) == DType::kFloat32 && !plan.two_by_two()) {
+    std::optional<PoolTiles> tiles = CutPool(plan, /*with_positions=*/true);
+    if (tiles.has_value()) return MakeTiledMaxGradient(*std::move(tiles), threads);
+  }
   const double nanoseconds = static_cast<double>(plan.plane_output() * plan.window());
   return PrepareByDType(
       context, context.InputDType(0), FloatTypes{},
