@@ -76,7 +76,9 @@ HWY_INLINE float LargestOf(const float* x, int64_t size) {
 
 void MaxOfPlanes(const float* x, int64_t planes, int64_t size, float* y) {
   for (int64_t p = 0; p < planes; ++p, x += size) {
-    if (HasNan(x, size)) {
+    NanSearch nan;
+    nan.Look(x, size);
+    if (nan.found()) {
       int64_t i = size - 1;
       while (x[i] == x[i]) --i;
       y[p] = x[i];

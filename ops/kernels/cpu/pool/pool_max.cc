@@ -248,18 +248,14 @@ std::unique_ptr<Kernel> MakeTiledMaxGradient(PoolTiles tiles, int threads) {
                              static_cast<double>(tiles.plan.plane_output() / parts);
   return MakeKernel(
       [=, tiles = std::move(tiles)](const KernelContext& run) {
-        const PoolPlan& plan = tiles.plan;
-        ParallelForSlots(threads, plan.planes * parts, nanoseconds, 1,
+        ParallelForSlots(threads, tiles.plan.planes * parts, nanoseconds, 1,
                          [&](int slot, int64_t begin, int64_t end) {
                            for (int64_t i = begin; i < end; ++i) {
-                             const int64_t input = i / parts * plan.plane_input();
-                             const int64_t output = i / parts * plan.plane_output();
                              const int64_t first = i % parts * rows;
                              MaxGradientOfRows(
-                                 tiles, first, std::min(first + rows, all_rows),
-                                 Input<float>(run, 0) + input, Input<float>(run, 1) + output,
-                                 Input<float>(run, 2) + output, Output<float>(run, 0) + input,
-                                 At(run.workspace, slot * bytes));
+                                 tiles, i / parts, first, std::min(first + rows, all_rows),
+                                 Input<float>(run, 0), Input<float>(run, 1), Input<float>(run, 2),
+                                 Output<float>(run, 0), At(run.workspace, slot * bytes));
                            }
                          });
         return absl::OkStatus();

@@ -51,10 +51,10 @@ HWY_INLINE void StoreInts(Int32Vector value, float* to) {
 }
 
 // The best of a vector of windows along the width. `places` are those of its first elements in the
-// plane, which row `first` begins at.
+// plane; they begin at `column`.
 template <Lie kLie, int kTaps>
 HWY_INLINE Best FindInRow(const WindowAxis& width, const float* base, Int32Vector places,
-                          int64_t first, bool inside) {
+                          int64_t column, bool inside) {
   const Int32Tag integers;
   const Int32Vector step = hn::Set(integers, static_cast<int32_t>(width.dilation));
   Best best{hn::Zero(FloatTag()), hn::Zero(integers)};
@@ -69,24 +69,27 @@ HWY_INLINE Best FindInRow(const WindowAxis& width, const float* base, Int32Vecto
     });
     return best;
   }
+  const FloatTag d;
+  ColumnsOfVector columns(width, column);
   const Int32Vector none = hn::Set(integers, -1);
-  const Int32Vector before = hn::Set(integers, static_cast<int32_t>(first - 1));
-  const Int32Vector behind = hn::Set(integers, static_cast<int32_t>(first + width.input));
+  const FloatVector padding = hn::Set(d, kBelowAll);
   ForEachTap<kLie, kTaps>(width, base, [&](int64_t t, FloatVector next) HWY_ATTR {
-    const auto is_element = hn::And(hn::Gt(places, before), hn::Lt(places, behind));
-    const Int32Vector at = hn::IfThenElse(is_element, places, none);
+    const auto is_element = columns.inside();
+    next = hn::IfThenElse(is_element, next, padding);
+    const Int32Vector at = hn::IfThenElse(hn::RebindMask(integers, is_element), places, none);
     if (t == 0) {
       best = Best{next, at};
     } else {
       best.Take(next, at);
     }
     places = hn::Add(places, step);
+    columns.Next();
   });
   return best;
 }
 
 template <Lie kLie, int kTaps>
-HWY_INLINE void FindAlongWidth(const PoolTiles& tiles, const PoolTile& tile, const float* row,
+HWY_INLINE void FindAlongWidth(const PoolTiles& tiles, const PoolTile& tile, const ReadableRow& row,
                                int64_t first, void* scratch, int64_t slot) {
   const FloatTag d;
   const Int32Tag integers;
@@ -95,11 +98,12 @@ HWY_INLINE void FindAlongWidth(const PoolTiles& tiles, const PoolTile& tile, con
   float* const positions = Piece<float>(scratch, tiles.positions) + slot * tiles.wide;
   const Int32Vector strides =
       hn::Mul(hn::Iota(integers, 0), hn::Set(integers, static_cast<int32_t>(width.stride)));
-  ForEachVectorOfRow(tiles, tile, row, kBelowAll, scratch,
+  ForEachVectorOfRow(tiles, tile, row, scratch,
                      [&](int64_t j, const float* base, int64_t column, bool inside) HWY_ATTR {
                        const Int32Vector places = hn::Add(
                            strides, hn::Set(integers, static_cast<int32_t>(first + column)));
-                       const Best best = FindInRow<kLie, kTaps>(width, base, places, first, inside);
+                       const Best best =
+                           FindInRow<kLie, kTaps>(width, base, places, column, inside);
                        hn::Store(best.value, d, joined + j);
                        StoreInts(best.position, positions + j);
                      });
@@ -107,7 +111,7 @@ HWY_INLINE void FindAlongWidth(const PoolTiles& tiles, const PoolTile& tile, con
 
 // Calls found(row of windows, first column of a vector, best of its windows).
 template <class Found>
-HWY_INLINE void FindInTile(const PoolTiles& tiles, const PoolTile& tile, const float* plane,
+HWY_INLINE void FindInTile(const PoolTiles& tiles, const PoolTile& tile, const float* x,
                            void* scratch, Found found) {
   const FloatTag d;
   const float* const joined = Piece<float>(scratch, tiles.joined);
@@ -126,7 +130,8 @@ HWY_INLINE void FindInTile(const PoolTiles& tiles, const PoolTile& tile, const f
         tiles, tile, Piece<uint8_t>(scratch, tiles.done), Piece<int64_t>(scratch, tiles.list),
         [&](int64_t row, int64_t slot) HWY_ATTR {
           const int64_t first = row * tiles.plan.axes[2].input;
-          FindAlongWidth<lie.value, taps.value>(tiles, tile, plane + first, first, scratch, slot);
+          FindAlongWidth<lie.value, taps.value>(
+              tiles, tile, RowOfTensor(tiles.plan, x, tile.plane, row), first, scratch, slot);
         },
         join);
   });
@@ -160,18 +165,18 @@ void MaxWithPositionsOfTiles(const PoolTiles& tiles, int64_t begin, int64_t end,
     const PoolTile tile = tiles.cut.At(i);
     const int64_t base = base_of(tile.plane);
     const int64_t out = tile.plane * plan.plane_output() + tile.column;
-    FindInTile(tiles, tile, x + tile.plane * plan.plane_input(), scratch,
-               [&](int64_t h, int64_t j, const Best& best) HWY_ATTR {
-                 const int64_t row = tile.depth * plan.axes[1].output + h;
-                 const int64_t at = out + row * plan.axes[2].output + j;
-                 StoreUpTo(best.value, y + at, tile.columns - j);
-                 StorePositions(best.position, base, tile.columns - j, spare, positions + at);
-               });
+    FindInTile(tiles, tile, x, scratch, [&](int64_t h, int64_t j, const Best& best) HWY_ATTR {
+      const int64_t row = tile.depth * plan.axes[1].output + h;
+      const int64_t at = out + row * plan.axes[2].output + j;
+      StoreUpTo(best.value, y + at, tile.columns - j);
+      StorePositions(best.position, base, tile.columns - j, spare, positions + at);
+    });
   }
 }
 
 // ---- The gradient of the largest.
 
+// Of one plane.
 struct MaxGradientOperands {
   const float* x;
   const float* y;
@@ -183,41 +188,43 @@ struct MaxGradientOperands {
 
 constexpr int32_t kOtherPosition = -2;
 
-HWY_INLINE void AddGradients(const PoolTiles& tiles, const PoolTile& tile,
+HWY_INLINE void AddGradients(const PoolTiles& tiles, const PoolTile& tile, const float* x,
                              const MaxGradientOperands& operands, void* scratch) {
   const FloatTag d;
   const Int32Tag integers;
   const PoolPlan& plan = tiles.plan;
   float* const best_positions = Piece<float>(scratch, tiles.best);
-  FindInTile(
-      tiles, tile, operands.x, scratch, [&](int64_t h, int64_t j, const Best& best) HWY_ATTR {
-        const int64_t row = tile.depth * plan.axes[1].output + h;
-        const int64_t out = row * plan.axes[2].output + tile.column + j;
-        const int64_t count = std::min(LanesOf(d), tile.columns - j);
-        const FloatVector y = LoadUpTo(operands.y + out, count);
-        const auto known = hn::Or(hn::RebindMask(integers, hn::Eq(best.value, y)),
-                                  hn::Lt(best.position, hn::Zero(integers)));
-        StoreInts(hn::IfThenElse(known, best.position, hn::Set(integers, kOtherPosition)),
-                  best_positions);
-        const int32_t* const positions = reinterpret_cast<const int32_t*>(best_positions);
-        for (int64_t k = 0; k < count; ++k) {
-          int64_t position = positions[k];
-          if (position == kOtherPosition) {
-            const int64_t column = tile.column + j + k;
-            position = PositionOf(plan, {tile.depth, h, column}, operands.x, operands.y[out + k]);
-          }
-          if (position < operands.first || position >= operands.last) continue;
-          operands.dx[position] += operands.dy[out + k];
-        }
-      });
+  FindInTile(tiles, tile, x, scratch, [&](int64_t h, int64_t j, const Best& best) HWY_ATTR {
+    const int64_t row = tile.depth * plan.axes[1].output + h;
+    const int64_t out = row * plan.axes[2].output + tile.column + j;
+    const int64_t count = std::min(LanesOf(d), tile.columns - j);
+    const FloatVector y = LoadUpTo(operands.y + out, count);
+    const auto known = hn::Or(hn::RebindMask(integers, hn::Eq(best.value, y)),
+                              hn::Lt(best.position, hn::Zero(integers)));
+    StoreInts(hn::IfThenElse(known, best.position, hn::Set(integers, kOtherPosition)),
+              best_positions);
+    const int32_t* const positions = reinterpret_cast<const int32_t*>(best_positions);
+    for (int64_t k = 0; k < count; ++k) {
+      int64_t position = positions[k];
+      if (position == kOtherPosition) {
+        const int64_t column = tile.column + j + k;
+        position = PositionOf(plan, {tile.depth, h, column}, operands.x, operands.y[out + k]);
+      }
+      if (position < operands.first || position >= operands.last) continue;
+      operands.dx[position] += operands.dy[out + k];
+    }
+  });
 }
 
-void MaxGradientOfRows(const PoolTiles& tiles, int64_t first_row, int64_t last_row, const float* x,
-                       const float* y, const float* dy, float* dx, void* scratch) {
+void MaxGradientOfRows(const PoolTiles& tiles, int64_t plane, int64_t first_row, int64_t last_row,
+                       const float* x, const float* y, const float* dy, float* dx, void* scratch) {
+  const int64_t input = plane * tiles.plan.plane_input();
+  const int64_t output = plane * tiles.plan.plane_output();
   const WindowAxis& height = tiles.plan.axes[1];
   const int64_t columns = tiles.plan.axes[2].input;
-  const MaxGradientOperands operands{x, y, dy, dx, first_row * columns, last_row * columns};
-  FillRow(0.0f, operands.last - operands.first, dx + operands.first);
+  const MaxGradientOperands operands{x + input,  y + output,          dy + output,
+                                     dx + input, first_row * columns, last_row * columns};
+  FillRow(0.0f, operands.last - operands.first, operands.dx + operands.first);
   int64_t first = 0;
   int64_t last = height.output;
   if (tiles.plan.axes[0].input == 1) {
@@ -226,12 +233,13 @@ void MaxGradientOfRows(const PoolTiles& tiles, int64_t first_row, int64_t last_r
     last = range.last;
   }
   PoolTile tile;
+  tile.plane = plane;
   for (tile.depth = 0; tile.depth < tiles.cut.depth; ++tile.depth) {
     for (tile.row = first; tile.row < last; tile.row += tiles.cut.rows) {
       tile.rows = std::min(tiles.cut.rows, last - tile.row);
       for (tile.column = 0; tile.column < tiles.cut.width; tile.column += tiles.cut.columns) {
         tile.columns = std::min(tiles.cut.columns, tiles.cut.width - tile.column);
-        AddGradients(tiles, tile, operands, scratch);
+        AddGradients(tiles, tile, x, operands, scratch);
       }
     }
   }
@@ -254,9 +262,9 @@ void MaxWithPositionsOfTiles(const PoolTiles& tiles, int64_t begin, int64_t end,
   (tiles, begin, end, x, y, positions, base_of, scratch);
 }
 
-void MaxGradientOfRows(const PoolTiles& tiles, int64_t first_row, int64_t last_row, const float* x,
-                       const float* y, const float* dy, float* dx, void* scratch) {
-  HWY_DYNAMIC_DISPATCH(MaxGradientOfRows)(tiles, first_row, last_row, x, y, dy, dx, scratch);
+void MaxGradientOfRows(const PoolTiles& tiles, int64_t plane, int64_t first_row, int64_t last_row,
+                       const float* x, const float* y, const float* dy, float* dx, void* scratch) {
+  HWY_DYNAMIC_DISPATCH(MaxGradientOfRows)(tiles, plane, first_row, last_row, x, y, dy, dx, scratch);
 }
 
 }  // namespace weft::cpu

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "hwy/highway.h"
@@ -77,21 +78,31 @@ HWY_INLINE void PadRow(const float* row, int64_t size, int64_t first, float padd
   if (begin < end) CopyRow(row + first + begin, end - begin, to + begin);
 }
 
-// Whether one of the elements is NaN: its bits without the sign are more than those of infinity.
-HWY_INLINE bool HasNan(const float* row, int64_t count) {
-  const FloatTag d;
-  const Int32Tag integers;
-  const int64_t lanes = LanesOf(d);
-  const Int32Vector magnitude = hn::Set(integers, 0x7fffffff);
-  Int32Vector highest = hn::Zero(integers);
-  const auto look = [&](FloatVector values) HWY_ATTR {
-    highest = hn::Max(highest, hn::And(hn::BitCast(integers, values), magnitude));
-  };
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) look(hn::LoadU(d, row + i));
-  if (i < count) look(LoadUpTo(row + i, count - i));
-  return !hn::AllFalse(integers, hn::Gt(highest, hn::Set(integers, 0x7f800000)));
-}
+// Looks for NaN: the bits of one without the sign are more than those of infinity.
+class NanSearch {
+ public:
+  HWY_INLINE NanSearch() : highest_(hn::Zero(Int32Tag())) {}
+
+  HWY_INLINE void Look(const float* row, int64_t count) {
+    const FloatTag d;
+    int64_t i = 0;
+    for (; i + LanesOf(d) <= count; i += LanesOf(d)) Look(hn::LoadU(d, row + i));
+    if (i < count) Look(LoadUpTo(row + i, count - i));
+  }
+  HWY_INLINE bool found() const {
+    const Int32Tag integers;
+    return !hn::AllFalse(integers, hn::Gt(highest_, hn::Set(integers, 0x7f800000)));
+  }
+
+ private:
+  HWY_INLINE void Look(FloatVector values) {
+    const Int32Tag integers;
+    const Int32Vector magnitude = hn::Set(integers, 0x7fffffff);
+    highest_ = hn::Max(highest_, hn::And(hn::BitCast(integers, values), magnitude));
+  }
+
+  Int32Vector highest_;
+};
 
 // How the windows of a vector lie in a row.
 enum class Lie : uint8_t { kDense, kInPairs, kApart };
@@ -121,23 +132,68 @@ HWY_INLINE void ForEachTap(const WindowAxis& width, const float* base, Take take
   }
 }
 
+// The columns of a vector's elements t = 0, 1, ..., to tell which lie in a row.
+class ColumnsOfVector {
+ public:
+  HWY_INLINE ColumnsOfVector(const WindowAxis& width, int64_t column)
+      : step_(hn::Set(Int32Tag(), static_cast<int32_t>(width.dilation))) {
+    const Int32Tag integers;
+    const Int32Vector stride = hn::Set(integers, static_cast<int32_t>(width.stride));
+    // Moved by the lowest number, so that one comparison does.
+    const Int32Vector first = hn::Set(integers, static_cast<int32_t>(column));
+    const Int32Vector lowest = hn::Set(integers, std::numeric_limits<int32_t>::min());
+    moved_ = hn::Add(hn::Add(hn::Mul(hn::Iota(integers, 0), stride), first), lowest);
+    end_ = hn::Add(hn::Set(integers, static_cast<int32_t>(width.input)), lowest);
+  }
+
+  HWY_INLINE hn::Mask<FloatTag> inside() const {
+    return hn::RebindMask(FloatTag(), hn::Lt(moved_, end_));
+  }
+  HWY_INLINE void Next() { moved_ = hn::Add(moved_, step_); }
+
+ private:
+  Int32Vector step_;
+  Int32Vector moved_;
+  Int32Vector end_;
+};
+
+// A row of the source with what lies around it: elements [-before, size + behind) may be read.
+struct ReadableRow {
+  const float* elements;
+  int64_t before;
+  int64_t behind;
+};
+
+// Row `row` of the slices of a plane, in a tensor of all planes.
+HWY_INLINE ReadableRow RowOfTensor(const PoolPlan& plan, const float* x, int64_t plane,
+                                   int64_t row) {
+  const int64_t begin = plane * plan.plane_input() + row * plan.axes[2].input;
+  const int64_t behind = plan.planes * plan.plane_input() - begin - plan.axes[2].input;
+  return {x + begin, begin, behind};
+}
+
 // Calls vector(j, base, column, inside) for each vector of windows of a tile: `base` is the element
-// of `row` at `column`, or of a copy of that piece of it in padding where not all of it lies
-// inside.
+// of the row at `column`, which may lie before it. `inside`: the windows of the tile lie in the
+// row. Elsewhere what is read around the row may be anything. Windows that are not in the tile
+// read anything, too.
 template <class Vector>
-HWY_INLINE void ForEachVectorOfRow(const PoolTiles& tiles, const PoolTile& tile, const float* row,
-                                   float padding, void* scratch, Vector vector) {
+HWY_INLINE void ForEachVectorOfRow(const PoolTiles& tiles, const PoolTile& tile,
+                                   const ReadableRow& row, void* scratch, Vector vector) {
   const WindowAxis& width = tiles.plan.axes[2];
   const int64_t lanes = LanesOf(FloatTag());
-  const int64_t reach = lanes * width.stride + (width.kernel - 1) * width.dilation;
+  const int64_t taps_reach = (width.kernel - 1) * width.dilation;
+  const int64_t reach = lanes * width.stride + taps_reach;
   float* const padded = Piece<float>(scratch, tiles.padded);
   for (int64_t j = 0; j < tile.columns; j += lanes) {
     const int64_t column = width.Start(tile.column + j);
-    if (column >= 0 && column + reach <= width.input) {
-      vector(j, row + column, column, /*inside=*/true);
+    const int64_t windows = std::min(lanes, tile.columns - j);
+    const int64_t end = column + (windows - 1) * width.stride + taps_reach + 1;
+    const bool inside = column >= 0 && end <= width.input;
+    if (column >= -row.before && column + reach <= width.input + row.behind) {
+      vector(j, row.elements + column, column, inside);
     } else {
-      PadRow(row, width.input, column, padding, tiles.span, padded);
-      vector(j, padded, column, /*inside=*/false);
+      PadRow(row.elements, width.input, column, 0.0f, tiles.span, padded);
+      vector(j, static_cast<const float*>(padded), column, inside);
     }
   }
 }
@@ -176,10 +232,11 @@ HWY_INLINE void ForEachRowOfTile(const PoolTiles& tiles, const PoolTile& tile, u
   if (last_slice > first_slice) {
     std::memset(done, 0, static_cast<size_t>((last_slice - first_slice) * tiles.source_rows));
   }
+  const int64_t reach = (height.kernel - 1) * height.dilation;
   for (int64_t h = tile.row; h < tile.row + tile.rows; ++h) {
     const int64_t start = height.Start(h);
     const int64_t first = height.FirstInside(start);
-    const int64_t last = height.LastInside(start);
+    const int64_t last = start + reach < height.input ? height.kernel : height.LastInside(start);
     int64_t count = 0;
     for (int64_t i = first_slice; i < last_slice; ++i) {
       for (int64_t j = first; j < last; ++j) {

@@ -47,18 +47,29 @@ struct Plus {
 };
 
 template <Lie kLie, int kTaps, class Rule>
-HWY_INLINE void JoinTaps(const PoolTiles& tiles, const PoolTile& tile, const float* row,
+HWY_INLINE void JoinTaps(const PoolTiles& tiles, const PoolTile& tile, const ReadableRow& row,
                          void* scratch, float* out, Rule rule) {
   const FloatTag d;
-  ForEachVectorOfRow(tiles, tile, row, Rule::kPadding, scratch,
-                     [&](int64_t j, const float* base, int64_t, bool) HWY_ATTR {
-                       FloatVector all = hn::Undefined(d);
-                       ForEachTap<kLie, kTaps>(tiles.plan.axes[2], base,
-                                               [&](int64_t t, FloatVector next) HWY_ATTR {
-                                                 all = t == 0 ? next : rule(all, next);
-                                               });
-                       hn::Store(all, d, out + j);
-                     });
+  const WindowAxis& width = tiles.plan.axes[2];
+  ForEachVectorOfRow(
+      tiles, tile, row, scratch,
+      [&](int64_t j, const float* base, int64_t column, bool inside) HWY_ATTR {
+        FloatVector all = hn::Undefined(d);
+        if (inside) {
+          ForEachTap<kLie, kTaps>(width, base, [&](int64_t t, FloatVector next) HWY_ATTR {
+            all = t == 0 ? next : rule(all, next);
+          });
+        } else {
+          ColumnsOfVector columns(width, column);
+          const FloatVector padding = hn::Set(d, Rule::kPadding);
+          ForEachTap<kLie, kTaps>(width, base, [&](int64_t t, FloatVector next) HWY_ATTR {
+            next = hn::IfThenElse(columns.inside(), next, padding);
+            all = t == 0 ? next : rule(all, next);
+            columns.Next();
+          });
+        }
+        hn::Store(all, d, out + j);
+      });
 }
 
 // y[j] = finish(j, start and the rows at the places joined in order).
@@ -87,16 +98,14 @@ template <class Rule, class Look, class FinishOf>
 HWY_INLINE void JoinTile(const PoolTiles& tiles, const PoolTile& tile, const float* x, float* y,
                          void* scratch, Rule rule, Look look, FinishOf finish_of) {
   const PoolPlan& plan = tiles.plan;
-  const int64_t input_columns = plan.axes[2].input;
-  const float* const plane = x + tile.plane * plan.plane_input();
   float* const out = y + tile.plane * plan.plane_output() + tile.column;
   float* const joined = Piece<float>(scratch, tiles.joined);
   WithLie(plan.axes[2], [&](auto lie, auto taps) HWY_ATTR {
     ForEachRowOfTile(
         tiles, tile, Piece<uint8_t>(scratch, tiles.done), Piece<int64_t>(scratch, tiles.list),
         [&](int64_t row, int64_t slot) HWY_ATTR {
-          const float* const from = plane + row * input_columns;
-          look(from);
+          const ReadableRow from = RowOfTensor(plan, x, tile.plane, row);
+          look(from.elements);
           JoinTaps<lie.value, taps.value>(tiles, tile, from, scratch, joined + slot * tiles.wide,
                                           rule);
         },
@@ -108,44 +117,35 @@ HWY_INLINE void JoinTile(const PoolTiles& tiles, const PoolTile& tile, const flo
   });
 }
 
-// Notes whether the elements that a tile reads include a NaN.
-class NanSearch {
- public:
-  NanSearch(const WindowAxis& width, const PoolTile& tile) {
-    const int64_t first = width.Start(tile.column);
-    const int64_t last =
-        width.Start(tile.column + tile.columns - 1) + (width.kernel - 1) * width.dilation + 1;
-    begin_ = std::clamp<int64_t>(first, 0, width.input);
-    count_ = std::clamp<int64_t>(last, begin_, width.input) - begin_;
-  }
-
-  HWY_INLINE void Look(const float* row) { found_ = found_ || HasNan(row + begin_, count_); }
-  bool found() const { return found_; }
-
- private:
-  int64_t begin_;
-  int64_t count_;
-  bool found_ = false;
+// The columns that a tile reads: [first, first + count).
+struct ColumnRange {
+  int64_t first;
+  int64_t count;
 };
+HWY_INLINE ColumnRange ColumnsRead(const WindowAxis& width, const PoolTile& tile) {
+  const int64_t first = width.Start(tile.column);
+  const int64_t last =
+      width.Start(tile.column + tile.columns - 1) + (width.kernel - 1) * width.dilation + 1;
+  const int64_t begin = std::clamp<int64_t>(first, 0, width.input);
+  return {begin, std::clamp<int64_t>(last, begin, width.input) - begin};
+}
 
-template <class Rule>
+template <class Rule, class Look>
 HWY_INLINE void MaxOfTile(const PoolTiles& tiles, const PoolTile& tile, const float* x, float* y,
-                          void* scratch, Rule rule, NanSearch& nan) {
-  JoinTile(
-      tiles, tile, x, y, scratch, rule,
-      [&](const float* row) HWY_ATTR {
-        if constexpr (std::is_same_v<Rule, Larger>) nan.Look(row);
-      },
-      [](int64_t) HWY_ATTR { return [](int64_t, FloatVector all) HWY_ATTR { return all; }; });
+                          void* scratch, Rule rule, Look look) {
+  JoinTile(tiles, tile, x, y, scratch, rule, look,
+           [](int64_t) HWY_ATTR { return [](int64_t, FloatVector all) HWY_ATTR { return all; }; });
 }
 
 void MaxOfTiles(const PoolTiles& tiles, int64_t begin, int64_t end, const float* x, float* y,
                 void* scratch) {
   for (int64_t i = begin; i < end; ++i) {
     const PoolTile tile = tiles.cut.At(i);
-    NanSearch nan(tiles.plan.axes[2], tile);
-    MaxOfTile(tiles, tile, x, y, scratch, Larger(), nan);
-    if (nan.found()) MaxOfTile(tiles, tile, x, y, scratch, LargerOrNan(), nan);
+    const ColumnRange columns = ColumnsRead(tiles.plan.axes[2], tile);
+    NanSearch nan;
+    MaxOfTile(tiles, tile, x, y, scratch, Larger(),
+              [&](const float* row) HWY_ATTR { nan.Look(row + columns.first, columns.count); });
+    if (nan.found()) MaxOfTile(tiles, tile, x, y, scratch, LargerOrNan(), [](const float*) {});
   }
 }
 

@@ -22,12 +22,12 @@ void MaxWithPositionsOfTiles(const PoolTiles& tiles, int64_t begin, int64_t end,
                              float* y, int64_t* positions,
                              absl::FunctionRef<int64_t(int64_t plane)> base_of, void* scratch);
 
-// The rows of one plane's dx, [first_row, last_row), get dy at the first element of each window
+// The rows [first_row, last_row) of one plane of dx get dy at the first element of each window
 // that equals y, or at the last element of a window where none does. They are zeroed first.
 // Windows are added in one order, whatever the rows. `first_row` and `last_row` count the rows of
-// all slices. x, y, dy and dx are planes. REQUIRES: cut with positions; all rows, or one slice.
-void MaxGradientOfRows(const PoolTiles& tiles, int64_t first_row, int64_t last_row, const float* x,
-                       const float* y, const float* dy, float* dx, void* scratch);
+// all slices. REQUIRES: cut with positions; all rows, or one slice.
+void MaxGradientOfRows(const PoolTiles& tiles, int64_t plane, int64_t first_row, int64_t last_row,
+                       const float* x, const float* y, const float* dy, float* dx, void* scratch);
 
 // How many elements an average divides by: the product of one number per axis. `width` has 16
 // elements more, of 1.
