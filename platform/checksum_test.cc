@@ -42,5 +42,21 @@ TEST(Checksum, OfWindowsIsThatOfTheWhole) {
   }
 }
 
+TEST(Checksum, OfPartsIsThatOfTheWhole) {
+  std::vector<std::byte> bytes(5000);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 5);
+  RunningChecksum checksum;
+  EXPECT_EQ(checksum.Value(), Checksum({}));
+  size_t done = 0;
+  for (size_t part = 0; done + part <= bytes.size(); ++part) {
+    checksum.Add(std::span(bytes).subspan(done, part));
+    done += part;
+    EXPECT_EQ(checksum.Value(), Checksum(std::span(bytes).first(done))) << done;
+  }
+  checksum.Reset();
+  checksum.Add(Bytes("abc"));
+  EXPECT_EQ(checksum.Value(), Checksum(Bytes("abc")));
+}
+
 }  // namespace
 }  // namespace weft

@@ -1,9 +1,11 @@
-// FileDescriptor: owns a descriptor of the operating system.
+// FileDescriptor: owns a descriptor of the operating system. WriteWholeFile: fills a new file.
 #ifndef WEFT_PLATFORM_FILE_DESCRIPTOR_H_
 #define WEFT_PLATFORM_FILE_DESCRIPTOR_H_
 
 #include <unistd.h>
 
+#include <cstddef>
+#include <span>
 #include <utility>
 
 namespace weft {
@@ -32,6 +34,20 @@ class FileDescriptor {
  private:
   int value_ = -1;
 };
+
+// So many bytes and more of memory that begins with a page go to the disk past the system's cache.
+inline constexpr size_t kDirectWriteBytes = size_t{8} << 20;
+
+// Writes all of `bytes` to an empty regular file that nobody else has open, from its begin on; what
+// is done with the descriptor afterwards must not depend on its offset. The bytes are safe only
+// after an fsync.
+//
+// kDirectWriteBytes and more, from memory that begins with a page, get their room on the disk first
+// and are then written by O_DIRECT in pieces, several at a time, by threads that end with the call:
+// no processor copies them, and no page of the system's cache is taken from others. Where the file
+// system cannot do that, and all else, goes through the cache, by this thread. Either way the file
+// holds the same bytes. Returns 0, or the errno of a failure; then the file holds anything.
+int WriteWholeFile(const FileDescriptor& file, std::span<const std::byte> bytes);
 
 }  // namespace weft
 

@@ -295,6 +295,11 @@ class ReplacementFile final : public WritableFile {
     if (!temporary_.empty()) unlink(temporary_.c_str());
   }
 
+  // All that the file is to hold; nothing may be appended.
+  absl::Status WriteWhole(std::string_view bytes) {
+    const int error = WriteWholeFile(file_.descriptor(), std::as_bytes(std::span(bytes)));
+    return error == 0 ? absl::OkStatus() : SystemError(error, "write", file_.path());
+  }
   absl::Status Append(std::string_view bytes) override { return file_.Append(bytes); }
   absl::Status AppendZeros(int64_t count) override { return file_.AppendZeros(count); }
   absl::Status Flush() override { return file_.Flush(); }
@@ -336,7 +341,7 @@ absl::StatusOr<std::unique_ptr<WritableFile>> SystemFileSystem::OpenReplacement(
 absl::Status SystemFileSystem::WriteFileAtomically(const std::string& path,
                                                    std::string_view bytes) {
   WEFT_ASSIGN_OR_RETURN(const auto file, ReplacementFile::Create(path));
-  WEFT_RETURN_IF_ERROR(file->Append(bytes));
+  WEFT_RETURN_IF_ERROR(file->WriteWhole(bytes));
   return file->Close();
 }
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -52,12 +53,8 @@ absl::StatusOr<FileDescriptor> OpenFolderBeneath(const std::string& directory,
 }
 
 absl::Status WriteAll(const FileDescriptor& file, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError(errno, "write", path);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
+  const int error = WriteWholeFile(file, std::as_bytes(std::span(bytes)));
+  if (error != 0) return SystemError(error, "write", path);
   return fsync(file.get()) == 0 ? absl::OkStatus() : SystemError(errno, "flush to the disk", path);
 }
 

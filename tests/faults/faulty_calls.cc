@@ -79,6 +79,22 @@ ssize_t write(int file, const void* bytes, size_t count) {
   return next(file, bytes, count);
 }
 
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t offset) {
+  static const auto next = Next<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite");
+  if (IsWatched(PathOf(file)) && Strikes("pwrite", PathOf(file))) {
+    // Half of it has come to the disk.
+    if (count > 1) next(file, bytes, count / 2, offset);
+    errno = EIO;
+    return -1;
+  }
+  return next(file, bytes, count, offset);
+}
+
+int fallocate(int file, int mode, off_t offset, off_t count) {
+  static const auto next = Next<int (*)(int, int, off_t, off_t)>("fallocate");
+  return Strikes("fallocate", PathOf(file)) ? -1 : next(file, mode, offset, count);
+}
+
 int fsync(int file) {
   static const auto next = Next<int (*)(int)>("fsync");
   return Strikes("fsync", PathOf(file)) ? -1 : next(file);
