@@ -5,12 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <system_error>
-#include <thread>
+
+#include "platform/task_thread.h"
 
 namespace weft {
 namespace {
@@ -19,7 +18,7 @@ namespace {
 constexpr size_t kDirectUnit = 4096;
 // A disk is busy with pieces of this size, so many at a time.
 constexpr size_t kPieceBytes = size_t{4} << 20;
-constexpr size_t kWritesAtATime = 4;
+constexpr int kWritesAtATime = 4;
 
 bool IsAligned(const std::byte* memory) {
   return reinterpret_cast<uintptr_t>(memory) % kDirectUnit == 0;
@@ -51,16 +50,7 @@ class DirectPieces {
 
   // 0 or the errno of a failure: the disk's rather than that of a way that it does not know.
   int WriteAll() {
-    std::array<std::thread, kWritesAtATime - 1> helpers;
-    try {
-      for (std::thread& helper : helpers) helper = std::thread([this] { WritePieces(); });
-    } catch (const std::system_error&) {
-      // The system gives no thread: fewer do it.
-    }
-    WritePieces();
-    for (std::thread& helper : helpers) {
-      if (helper.joinable()) helper.join();
-    }
+    RunOnThreads(kWritesAtATime, [this] { WritePieces(); });
     return error_.load();
   }
 

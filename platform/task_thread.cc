@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <system_error>
+#include <vector>
 
 namespace weft {
 
@@ -11,6 +12,17 @@ void GiveWayToOthers() {
   constexpr int kLowestPriority = 19;
   // On Linux, that of one thread.
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowestPriority);
+}
+
+void RunOnThreads(int threads, absl::FunctionRef<void()> body) {
+  std::vector<std::thread> helpers;
+  try {
+    while (static_cast<int>(helpers.size()) + 1 < threads) helpers.emplace_back([body] { body(); });
+  } catch (const std::system_error&) {
+    // Those that are there do it.
+  }
+  body();
+  for (std::thread& helper : helpers) helper.join();
 }
 
 TaskThread::~TaskThread() {

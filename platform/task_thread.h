@@ -14,6 +14,11 @@ namespace weft {
 // nice, of this thread alone).
 void GiveWayToOthers();
 
+// Runs `body` on this thread and, at the same time, on `threads` - 1 others that are there for this
+// call alone; returns when all have ended. Fewer where the system gives no more: so each takes a
+// piece of the work while there is one. No kernel's loop is run so (ops/kernels/cpu/blocks).
+void RunOnThreads(int threads, absl::FunctionRef<void()> body);
+
 // For work that is quicker on the same thread each time, whoever asks for it: its helper threads
 // and what they have in their caches are still there. Thread-safe; tasks run one at a time.
 class TaskThread {

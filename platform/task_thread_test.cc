@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -51,6 +52,20 @@ TEST(TaskThread, AThreadThatGivesWayIsAlone) {
   other.join();
   EXPECT_EQ(own, 19);
   EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())), before);
+}
+
+TEST(RunOnThreads, TheWorkIsDoneOnceAndOnThreadsThatHaveEnded) {
+  for (const int threads : {0, 1, 2, 5}) {
+    constexpr int kPieces = 1000;
+    std::vector<std::atomic<int>> done(kPieces);
+    std::atomic<int> next = 0, calls = 0;
+    RunOnThreads(threads, [&] {
+      ++calls;
+      for (int piece = next++; piece < kPieces; piece = next++) ++done[static_cast<size_t>(piece)];
+    });
+    EXPECT_EQ(calls, std::max(threads, 1));
+    for (const std::atomic<int>& one : done) EXPECT_EQ(one, 1);
+  }
 }
 
 TEST(TaskThread, EndsWithoutATask) { TaskThread tasks; }

@@ -3,13 +3,16 @@
 #ifndef WEFT_EXECUTOR_VARIABLES_CHECKPOINT_WRITER_H_
 #define WEFT_EXECUTOR_VARIABLES_CHECKPOINT_WRITER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "executor/variables/safetensors.h"
 #include "executor/variables/variable_store.h"
 #include "graph/ids.h"
@@ -40,9 +43,10 @@ struct CheckpointWrite {
 // which this rank has the primary copy.
 std::vector<std::string> CheckpointedVariables(const Partition& partition);
 
-// Holds one copy of the rank's part, laid out as the file it becomes, and one thread, which sleeps
-// unless it writes. Borrows what it is given; they outlive it. One thread calls it. The destructor
-// waits for the write under way.
+// Holds one copy of the rank's part, laid out as the file it becomes, from the first checkpoint to
+// the last, and one thread, which sleeps unless it writes. A copy is made by several threads where
+// it is large; while its file is written, another thread computes the checksums. Borrows what it is
+// given; they outlive it. One thread calls it. The destructor waits for the write under way.
 class CheckpointWriter {
  public:
   CheckpointWriter(FileSystem& files, Clock& clock, VariableStore& variables, RankId rank);
@@ -66,12 +70,23 @@ class CheckpointWriter {
   CheckpointWrite Poll(bool wait);
 
  private:
-  absl::Status Copy();
-  // Of the copy.
-  absl::Status CheckFinite() const;
+  // A part of a tensor, as it is copied and looked at.
+  struct Piece {
+    const SafetensorsEntry* entry = nullptr;
+    const std::byte* source = nullptr;  // null: the host does not reach it
+    int64_t offset = 0;                 // in the tensor
+    int64_t bytes = 0;
+  };
+
+  // Takes the copy. `finite`: OutOfRange where a variable in it is not.
+  absl::Status Copy(absl::Status& finite);
+  absl::StatusOr<std::vector<Piece>> Pieces();
+  absl::Status CopyPiece(const Piece& piece);
+  absl::Status CheckFinite(const Piece& piece) const;
   // Of the writing thread.
   void Run();
   void Write(CheckpointWrite& write);
+  void ComputeChecksums(CheckpointWrite& write) const;
 
   FileSystem& files_;
   Clock& clock_;

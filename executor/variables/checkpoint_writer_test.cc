@@ -1,11 +1,16 @@
 #include "executor/variables/checkpoint_writer.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "graph/graph.h"
 #include "gtest/gtest.h"
@@ -138,6 +143,95 @@ TEST_P(CheckpointWriterTest, UnknownVariablesAreRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'x'"));
 }
+
+// So large that several threads copy it, and that its file goes to the disk past the cache.
+class LargeCheckpointTest : public ::testing::TestWithParam<int> {
+ protected:
+  static constexpr int64_t kElements = (int64_t{5} << 20) + 3;
+
+  void SetUp() override {
+    char pattern[] = "/tmp/weft-checkpoint-writer-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern), nullptr);
+    folder_ = pattern;
+    const Shape shape({kElements});
+    ASSERT_TRUE(store_
+                    .Add({ShardOf("a", DType::kFloat32, shape), ShardOf("b", DType::kInt8, shape),
+                          ShardOf("c", DType::kFloat32, shape)})
+                    .ok());
+    ASSERT_TRUE(writer_.Add({"c", "b", "a"}).ok());
+    for (int64_t i = 0; i < kElements; ++i) {
+      values_.push_back(static_cast<float>(i % 100003));
+      bytes_.push_back(static_cast<int8_t>(i % 101));
+    }
+    Put();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void Put() {
+    ASSERT_TRUE(store_.Write("a", Tensor::Of<float>(Shape({kElements}), values_)).ok());
+    ASSERT_TRUE(store_.Write("b", Tensor::Of<int8_t>(Shape({kElements}), bytes_)).ok());
+    std::vector<float> negative = values_;
+    for (float& value : negative) value = -value;
+    ASSERT_TRUE(store_.Write("c", Tensor::Of<float>(Shape({kElements}), negative)).ok());
+  }
+
+  std::string folder_;
+  const std::unique_ptr<Device> device_ = testing::NewTestDevice(GetParam());
+  VariableStore store_{*device_};
+  CheckpointWriter writer_{RealFileSystem(), RealClock(), store_, RankId(0)};
+  std::vector<float> values_;
+  std::vector<int8_t> bytes_;
+};
+
+TEST_P(LargeCheckpointTest, IsTheStateOfTheMomentByteForByte) {
+  for (const float first : {0.5f, 1.5f}) {
+    values_[0] = first;
+    Put();
+    ASSERT_TRUE(writer_.Save(folder_).ok());
+    ASSERT_TRUE(store_.WritePart("a", 0, std::vector<std::byte>(100)).ok());  // the next step
+    const CheckpointWrite write = writer_.Poll(/*wait=*/true);
+    ASSERT_TRUE(write.status.ok()) << write.status;
+    const std::string path = folder_ + "/" + write.file;
+    const std::string text = *RealFileSystem().ReadFile(path);
+    const auto file = std::as_bytes(std::span(text));
+    EXPECT_EQ(write.bytes, static_cast<int64_t>(file.size()));
+    EXPECT_EQ(write.checksum, Checksum(file));
+    const auto layout = ParseSafetensors(file, path);
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    ASSERT_EQ(layout->tensors.size(), 3u);
+    for (const SafetensorsEntry& entry : layout->tensors) {
+      const auto part =
+          file.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.bytes()));
+      EXPECT_EQ(write.tensors.at(entry.name), Checksum(part)) << entry.name;
+      if (entry.name == "b") {
+        EXPECT_EQ(std::memcmp(part.data(), bytes_.data(), part.size()), 0);
+        continue;
+      }
+      const float sign = entry.name == "a" ? 1 : -1;
+      const auto* const stored = reinterpret_cast<const float*>(part.data());
+      int64_t other = 0;
+      for (int64_t i = 0; i < kElements; ++i) other += stored[i] != sign * values_[i];
+      EXPECT_EQ(other, 0) << entry.name;
+    }
+    std::filesystem::remove(path);
+  }
+}
+
+TEST_P(LargeCheckpointTest, TheFirstNumberThatIsNotFiniteIsNamed) {
+  const float bad = std::numeric_limits<float>::infinity();
+  const auto bytes = std::as_bytes(std::span(&bad, 1));
+  for (const int64_t element : {kElements - 1, int64_t{3000000}, int64_t{1000001}}) {
+    ASSERT_TRUE(store_.WritePart("c", 4 * element, bytes).ok());
+    EXPECT_THAT(std::string(writer_.Save(folder_).message()),
+                HasSubstr(absl::StrCat("variable 'c' has become inf (element ", element, ")")));
+  }
+  ASSERT_TRUE(store_.WritePart("a", 4 * (kElements - 1), bytes).ok());
+  EXPECT_THAT(std::string(writer_.Save(folder_).message()), HasSubstr("variable 'a'"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LargeCheckpointTest, ::testing::Values(testing::kOnCpu, 1),
+                         [](const auto& info) { return testing::TestDeviceName(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(Devices, CheckpointWriterTest,
                          ::testing::Values(testing::kOnCpu, testing::kLazyOrder, 1),

@@ -38,6 +38,8 @@ class VariableStore {
   absl::Status WritePart(const std::string& name, int64_t offset, std::span<const std::byte> part);
   absl::Status ReadPart(const std::string& name, int64_t offset, std::span<std::byte> part);
   absl::StatusOr<void*> DevicePointer(const std::string& name);
+  // Whether the host reaches what DevicePointer says.
+  bool is_on_host() const { return device_.info().host_accessible; }
   const VariableShard* Find(const std::string& name) const;
   std::vector<std::string> names() const;
   // Calls of Write and WritePart so far.
