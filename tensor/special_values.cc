@@ -33,19 +33,35 @@ bool IsSpecial(Bits bits, const Layout<Bits>& layout, bool lowest) {
   return (bits & layout.exponent) == layout.exponent || (lowest && bits == layout.lowest);
 }
 
-// Looks at a block without branches, so that it is done with vectors, and into it where it has one.
+constexpr int64_t kBlock = 4096;
+
+// Whether a whole block has one. Without branches and with a count that is known, so that it is
+// done with vectors.
+template <typename Bits>
+bool BlockHasSpecial(const std::byte* data, const Layout<Bits>& layout, bool lowest) {
+  // All ones and one more carry into the bit of the sign.
+  const Bits one = layout.exponent & static_cast<Bits>(-layout.exponent);
+  const Bits sign = static_cast<Bits>(~(static_cast<Bits>(~Bits{0}) >> 1));
+  Bits carries = 0;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    carries |= static_cast<Bits>((Load<Bits>(data, i) & layout.exponent) + one);
+  }
+  if (!lowest || (carries & sign) != 0) return (carries & sign) != 0;
+  Bits any = 0;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    any |= static_cast<Bits>(Load<Bits>(data, i) == layout.lowest);
+  }
+  return any != 0;
+}
+
 template <typename Bits>
 int64_t Find(const Tensor& tensor, const Layout<Bits>& layout, bool lowest) {
-  constexpr int64_t kBlock = 4096;
   const auto* const data = static_cast<const std::byte*>(tensor.raw_data());
   const int64_t elements = tensor.num_elements();
   for (int64_t first = 0; first < elements; first += kBlock) {
     const int64_t end = std::min(elements, first + kBlock);
-    Bits any = 0;
-    for (int64_t i = first; i < end; ++i) {
-      any |= static_cast<Bits>(IsSpecial(Load<Bits>(data, i), layout, lowest));
-    }
-    if (any == 0) continue;
+    const bool is_whole = end - first == kBlock;
+    if (is_whole && !BlockHasSpecial(data + first * sizeof(Bits), layout, lowest)) continue;
     for (int64_t i = first; i < end; ++i) {
       if (IsSpecial(Load<Bits>(data, i), layout, lowest)) return i;
     }

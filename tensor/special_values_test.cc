@@ -45,6 +45,17 @@ TEST(SpecialValuesTest, TheLowestValueIsThatOfTheType) {
   EXPECT_EQ(FindNonFiniteOrLowest(half), 1);
 }
 
+// In whole blocks, which are looked at otherwise than what is left.
+TEST(SpecialValuesTest, OnlyTheLowestValueIsTakenForIt) {
+  std::vector<float> values(10000, kMax);
+  EXPECT_EQ(FindNonFiniteOrLowest(Tensor::Of<float>({10000}, values)), -1);
+  for (const int64_t index : {9000, 8191, 4096, 17}) {
+    values[static_cast<size_t>(index)] = kLowest;
+    EXPECT_EQ(FindNonFiniteOrLowest(Tensor::Of<float>({10000}, values)), index);
+    EXPECT_EQ(FindNonFinite(Tensor::Of<float>({10000}, values)), -1);
+  }
+}
+
 TEST(SpecialValuesTest, OrdinaryNumbersAndOtherTypesHaveNone) {
   for (const Tensor& tensor : With(-1e4f, 5000, 77)) {
     EXPECT_EQ(FindNonFiniteOrLowest(tensor), -1) << tensor.ToString();

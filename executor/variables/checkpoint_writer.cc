@@ -1,8 +1,15 @@
 #include "executor/variables/checkpoint_writer.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <span>
 #include <string_view>
@@ -14,6 +21,8 @@
 #include "platform/checksum.h"
 #include "platform/status_macros.h"
 #include "platform/task_thread.h"
+#include "tensor/buffer.h"
+#include "tensor/host_memory.h"
 
 namespace weft {
 namespace {
@@ -23,6 +32,27 @@ constexpr int64_t kCopyPieceBytes = int64_t{256} << 10;
 // A copy has a thread for so much of it, up to so many: more do not make the memory quicker.
 constexpr int64_t kBytesPerThread = int64_t{8} << 20;
 constexpr int64_t kMaxThreads = 4;
+
+// Of bytes that are not read again soon: past the caches, so that their old contents are not
+// fetched from memory first, and nothing else is driven out.
+void CopyPastCaches(const std::byte* from, std::byte* to, size_t bytes) {
+#ifdef __SSE2__
+  constexpr size_t kLine = 64;
+  const size_t before = std::min(bytes, -reinterpret_cast<uintptr_t>(to) % kLine);
+  std::memcpy(to, from, before);
+  size_t done = before;
+  for (; done + kLine <= bytes; done += kLine) {
+    for (size_t i = done; i < done + kLine; i += sizeof(__m128i)) {
+      const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), values);
+    }
+  }
+  _mm_sfence();
+#else
+  const size_t done = 0;
+#endif
+  std::memcpy(to + done, from + done, bytes - done);
+}
 
 double SecondsSince(Clock& clock, int64_t begin) {
   return static_cast<double>(clock.MonotonicNanos() - begin) * 1e-9;
@@ -95,10 +125,10 @@ absl::Status CheckpointWriter::Prepare() {
 absl::StatusOr<std::vector<CheckpointWriter::Piece>> CheckpointWriter::Pieces() {
   std::vector<Piece> pieces;
   for (const SafetensorsEntry& entry : layout_.tensors) {
-    const std::byte* source = nullptr;
+    std::shared_ptr<Buffer> source;
     if (variables_.is_on_host()) {
       WEFT_ASSIGN_OR_RETURN(const void* const memory, variables_.DevicePointer(entry.name));
-      source = static_cast<const std::byte*>(memory);
+      source = AdoptHostMemory(memory, static_cast<size_t>(entry.bytes()), nullptr);
     }
     const int64_t max_bytes =
         source != nullptr ? kCopyPieceBytes : std::max<int64_t>(entry.bytes(), 1);
@@ -109,21 +139,23 @@ absl::StatusOr<std::vector<CheckpointWriter::Piece>> CheckpointWriter::Pieces() 
   return pieces;
 }
 
-absl::Status CheckpointWriter::CopyPiece(const Piece& piece) {
-  auto* const target =
-      static_cast<std::byte*>(image_.raw_data()) + piece.entry->offset + piece.offset;
-  const auto bytes = static_cast<size_t>(piece.bytes);
-  if (piece.source == nullptr) return variables_.ReadPart(piece.entry->name, 0, {target, bytes});
-  std::memcpy(target, piece.source + piece.offset, bytes);
-  return absl::OkStatus();
-}
-
-absl::Status CheckpointWriter::CheckFinite(const Piece& piece) const {
+absl::Status CheckpointWriter::CopyPiece(const Piece& piece, absl::Status& finite) {
   const SafetensorsEntry& entry = *piece.entry;
+  const auto offset = static_cast<size_t>(piece.offset), bytes = static_cast<size_t>(piece.bytes);
+  std::byte* const copy = static_cast<std::byte*>(image_.raw_data()) + entry.offset + piece.offset;
+  std::shared_ptr<Buffer> seen = piece.source;
+  if (seen == nullptr) {
+    WEFT_RETURN_IF_ERROR(variables_.ReadPart(entry.name, piece.offset, {copy, bytes}));
+    seen = AdoptHostMemory(copy - piece.offset, offset + bytes, nullptr);
+  }
+  // First, so that the piece is in the processor's cache when it is copied.
   const int64_t element = DTypeBytes(entry.dtype, 1);
-  const Tensor part(entry.dtype, Shape({piece.bytes / element}), image_.buffer(),
-                    image_.offset() + static_cast<size_t>(entry.offset + piece.offset));
-  return CheckVariableFinite(entry.name, part, piece.offset / element);
+  finite = CheckVariableFinite(entry.name,
+                               Tensor(entry.dtype, Shape({piece.bytes / element}), seen, offset),
+                               piece.offset / element);
+  if (piece.source == nullptr) return absl::OkStatus();
+  CopyPastCaches(static_cast<const std::byte*>(seen->data()) + offset, copy, bytes);
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointWriter::Copy(absl::Status& finite) {
@@ -134,20 +166,20 @@ absl::Status CheckpointWriter::Copy(absl::Status& finite) {
   const int64_t cores = std::min<int64_t>(std::thread::hardware_concurrency(), kMaxThreads);
   std::atomic<size_t> next{0};
   Mutex mutex;
-  absl::Status copied;                // of the first piece that failed
-  size_t not_finite = pieces.size();  // the first such piece
+  absl::Status copied;         // of the first piece that failed
+  size_t bad = pieces.size();  // the first piece that is not finite
   RunOnThreads(static_cast<int>(std::min(useful, cores)), [&] {
     for (size_t at = next++; at < pieces.size(); at = next++) {
-      const absl::Status status = CopyPiece(pieces[at]);
-      // It is in the processor's cache now.
-      const bool is_finite = !status.ok() || CheckFinite(pieces[at]).ok();
-      if (status.ok() && is_finite) continue;
+      absl::Status finite_here;
+      const absl::Status status = CopyPiece(pieces[at], finite_here);
+      if (status.ok() && finite_here.ok()) continue;
       const MutexLock lock(mutex);
       copied.Update(status);
-      if (!is_finite) not_finite = std::min(not_finite, at);
+      if (finite_here.ok() || at > bad) continue;
+      bad = at;
+      finite = finite_here;
     }
   });
-  if (not_finite < pieces.size()) finite = CheckFinite(pieces[not_finite]);
   return copied;
 }
 

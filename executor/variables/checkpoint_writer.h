@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "platform/clock.h"
 #include "platform/file_system.h"
 #include "platform/mutex.h"
+#include "tensor/buffer.h"
 #include "tensor/tensor.h"
 
 namespace weft {
@@ -73,16 +75,15 @@ class CheckpointWriter {
   // A part of a tensor, as it is copied and looked at.
   struct Piece {
     const SafetensorsEntry* entry = nullptr;
-    const std::byte* source = nullptr;  // null: the host does not reach it
-    int64_t offset = 0;                 // in the tensor
+    std::shared_ptr<Buffer> source;  // the whole tensor; null: the host does not reach it
+    int64_t offset = 0;              // in the tensor
     int64_t bytes = 0;
   };
 
   // Takes the copy. `finite`: OutOfRange where a variable in it is not.
   absl::Status Copy(absl::Status& finite);
   absl::StatusOr<std::vector<Piece>> Pieces();
-  absl::Status CopyPiece(const Piece& piece);
-  absl::Status CheckFinite(const Piece& piece) const;
+  absl::Status CopyPiece(const Piece& piece, absl::Status& finite);
   // Of the writing thread.
   void Run();
   void Write(CheckpointWrite& write);
