@@ -1,30 +1,17 @@
-#!/usr/bin/env python3
-"""Times single operators here and in onnxruntime: the same model, inputs and threads, taken in turns.
+"""Single operators against onnxruntime: a model of one node, with the time of its kernel and of a whole run on either side.
 
-For developers: needs the PyPI packages onnx, onnxruntime and numpy, which nothing else here does.
-
-    bazel build //tools/bench:model_timer
-    tools/bench/operators_against_onnxruntime.py [--threads N] [--quantile Q] [PART_OF_A_NAME ...]
-
-Prints the time of the operator's kernel on either side, by either side's own profile, and their ratio (below 1: we are
-faster); and the same for a whole run, which here copies inputs and outputs. Times are medians; where other processes
-keep the cores busy, --quantile 0.1 compares the runs that they left alone.
+Whole runs copy inputs and outputs here. The time of a kernel is that of each side's own profile.
 """
-import argparse
-import json
 import os
-import subprocess
 import tempfile
-import time
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-ROUNDS = 12
-SECONDS_PER_ROUND = 0.06
-REST = 0.03  # until the other side's threads no longer spin
+import inference
+import pairing
+import rows
 
 
 def floats(*shape):
@@ -98,97 +85,46 @@ def cases():
                opset=23, is_causal=1)
 
 
-class Timer:
-    """Our side, in a process of its own."""
-
-    def __init__(self, binary, folder, case, threads):
-        arguments = [binary, os.path.join(folder, "model.onnx"), str(threads)]
-        for name, value in case.inputs.items():
-            path = os.path.join(folder, name + ".npy")
-            np.save(path, value)
-            arguments.append("%s=%s" % (name, path))
-        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def run(self, runs):
-        self.process.stdin.write("%d\n" % runs)
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError("model_timer ended")
-        numbers = [float(text) for text in line.split()]
-        return numbers[0::2], numbers[1::2]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+def as_case(node, folder):
+    path = os.path.join(folder, "model.onnx")
+    onnx.save(node.model, path)
+    return inference.Case(node.name, path, inference.saved(node.inputs, folder))
 
 
-def quantile(times, which):
-    return sorted(times)[min(len(times) - 1, int(which * len(times)))]
+def timed(bench, node, threads):
+    """A row for whole runs and one for kernels."""
+    whole_about = rows.row("operators", node.name, inference.PEER, threads)
+    kernel_about = dict(whole_about, case=node.name + ", kernel")
 
+    def measure(ours, theirs, gap):
+        once = max(inference.seconds(ours, 2), inference.seconds(theirs, 2))
+        runs = pairing.runs_of_a_round(once, bench.seconds)
+        before = 2 + 1  # runs of theirs: these, and the one that waited for the outputs
 
-def compare(case, binary, threads, which):
+        def mine():
+            numbers = [float(text) for text in ours.ask(runs).split()]
+            return pairing.median(numbers[0::2]), pairing.median(numbers[1::2])
+
+        mine_of_rounds, other = pairing.take_turns([mine, lambda: inference.seconds(theirs, runs)], bench.rounds,
+                                                   bench.pause)
+        kernels = [float(text) for text in theirs.ask("kernels").split()][before:]
+        of_rounds = [pairing.median(kernels[i * runs:(i + 1) * runs]) for i in range(bench.rounds)]
+        whole, kernel = zip(*mine_of_rounds)
+        yield rows.measured(whole_about, list(whole), other, difference=gap)
+        # A node that costs nothing (a copy in place) has no time of its own.
+        if min(kernel) > 0 and min(of_rounds) > 0:
+            yield rows.measured(kernel_about, list(kernel), of_rounds, difference=gap)
+
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "model.onnx")
-        onnx.save(case.model, path)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.enable_profiling = True
-        options.profile_file_prefix = os.path.join(folder, "profile")
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-        def theirs(runs):
-            times = []
-            for _ in range(runs):
-                start = time.perf_counter()
-                session.run(None, case.inputs)
-                times.append(time.perf_counter() - start)
-            return times
-
-        timer = Timer(binary, folder, case, threads)
-        once = max(min(theirs(3)), min(timer.run(3)[0]))
-        runs = max(2, min(1000, int(SECONDS_PER_ROUND / once)))
-        ours, our_kernels, other = [], [], []
-        for _ in range(ROUNDS):
-            time.sleep(REST)
-            whole, kernels = timer.run(runs)
-            ours += whole
-            our_kernels += kernels
-            time.sleep(REST)
-            other += theirs(runs)
-        timer.close()
-        profile = session.end_profiling()
-        with open(profile) as file:
-            events = [event for event in json.load(file) if event["name"].endswith("_kernel_time")]
-        os.remove(profile)
-        # One run has as many events as the optimized model has nodes.
-        per_run = max(1, round(len(events) / (len(other) + 3)))
-        sums = [sum(event["dur"] for event in events[i:i + per_run]) / 1e6
-                for i in range(3 * per_run, len(events), per_run)]
-        return [quantile(times, which) for times in (our_kernels, sums, ours, other)]
+        case = as_case(node, folder)
+        return inference.compared(bench, case, threads, lambda *sides: list(measure(*sides)), profile=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help="only cases whose names contain one of these")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--quantile", type=float, default=0.5, help="of the times; 0.5, the default, is their median")
-    parser.add_argument("--timer", default="bazel-bin/tools/bench/model_timer")
-    arguments = parser.parse_args()
-    print("onnxruntime %s, %d threads" % (onnxruntime.__version__, arguments.threads))
-    print("%-40s %9s %9s %6s %9s %9s %6s" % ("operator", "kernel ms", "theirs", "ratio", "run ms", "theirs", "ratio"))
-    for case in cases():
-        if arguments.names and not any(name in case.name for name in arguments.names):
-            continue
-        try:
-            times = compare(case, arguments.timer, arguments.threads, arguments.quantile)
-            kernel, their_kernel, run, their_run = [1e3 * t for t in times]
-        except Exception as error:  # one side cannot run the case: say so and go on
-            print("%-40s %s" % (case.name, str(error).splitlines()[0]))
-            continue
-        print("%-40s %9.3f %9.3f %6.2f %9.3f %9.3f %6.2f" % (case.name, kernel, their_kernel, kernel / their_kernel,
-                                                            run, their_run, run / their_run), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def run(bench):
+    bench.programs.path("model_timer")
+    nodes = {node.name: node for node in cases()}
+    for node in bench.chosen(nodes).values():
+        for threads in bench.threads:
+            about = rows.row("operators", node.name, inference.PEER, threads)
+            found = rows.guarded(about, lambda: timed(bench, node, threads))
+            yield from found if isinstance(found, list) else [found]
