@@ -13,14 +13,15 @@ class Missing(Exception):
 
 
 class Side:
-    """A process on the first `threads` cores. The first line that it prints says that it is ready."""
+    """A process on the first `threads` cores. With `waits`, it is ready when it has printed a line."""
 
-    def __init__(self, command, threads, limit):
+    def __init__(self, command, threads, limit, waits=True):
         self.name = os.path.basename(command[0] if not command[0] == sys.executable else command[1])
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True, env=machine.environment(limit),
                                         preexec_fn=machine.on_cores(threads))
-        self.opened = self.line()
+        if waits:
+            self.line()
 
     def __enter__(self):
         return self
@@ -38,9 +39,12 @@ class Side:
         errors = self.process.stderr.read().strip().splitlines()
         raise RuntimeError("%s ended: %s" % (self.name, errors[-1] if errors else "it says nothing"))
 
-    def ask(self, request):
+    def send(self, request):
         self.process.stdin.write("%s\n" % request)
         self.process.stdin.flush()
+
+    def ask(self, request):
+        self.send(request)
         return self.line()
 
     def peak_bytes(self):
@@ -64,8 +68,8 @@ class Programs:
         "machine_limits": "tools/bench/machine_limits",
         "compile_time": "tools/bench/compile_time",
         "checkpoints": "tools/bench/checkpoints",
+        "all_reduce_benchmark": "distributed/all_reduce_benchmark",
         "transport_benchmark": "distributed/transport_benchmark",
-        "step_program_benchmark": "executor/program/step_program_benchmark",
     }
 
     def __init__(self, folder):
