@@ -50,8 +50,10 @@ TEST(BufferTableTest, BuffersOneAfterTheOtherShareMemory) {
   table.Touch(b, 2);
   const auto plan = table.PlanArena();
   ASSERT_TRUE(plan.ok()) << plan.status();
+  // 128 bytes and 64: they share, wherever the second one lies.
   EXPECT_EQ(plan->arena_bytes, 128);
-  EXPECT_EQ(OffsetOf(table, a), OffsetOf(table, b));
+  EXPECT_EQ(OffsetOf(table, a), 0);
+  EXPECT_LE(OffsetOf(table, b), 64);
 }
 
 TEST(BufferTableTest, ABufferThatNothingTouchesTakesNoMemory) {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "gmock/gmock.h"
+#include "graph/schedule/testing/step_layouts.h"
 #include "gtest/gtest.h"
 #include "tensor/buffer.h"
 
@@ -215,6 +216,41 @@ TEST(MemoryPlanTest, TensOfThousandsOfBuffersAreSoonLaidOut) {
   }
   const MemoryPlan plan = *PlanMemory(buffers);
   EXPECT_LE(plan.arena_bytes, plan.lower_bound_bytes * 102 / 100);
+}
+
+// The greedy placement alone took hundreds of times as long.
+TEST(MemoryPlanTest, ProgramsNeedNoMoreThanByGreedyPlacement) {
+  for (const testing::KnownLayout& known : {testing::LenetProgram(), testing::GptProgram()}) {
+    const MemoryPlan plan = *PlanMemory(known.buffers);
+    ExpectLegal(known.buffers, plan);
+    EXPECT_EQ(plan.lower_bound_bytes, BruteForceLowerBound(known.buffers));
+    EXPECT_LE(plan.arena_bytes, known.greedy_bytes);
+  }
+}
+
+TEST(MemoryPlanTest, DeepStepsAreNearTheLowerBound) {
+  for (const int layers : {1, 3, 10, 100, 500}) {
+    SCOPED_TRACE(layers);
+    const std::vector<BufferLifetime> buffers = testing::DeepStep(layers);
+    const MemoryPlan plan = *PlanMemory(buffers);
+    ExpectLegal(buffers, plan);
+    EXPECT_LE(plan.arena_bytes, plan.lower_bound_bytes * 105 / 100);
+  }
+}
+
+// No two of these blocks have much in common, and no quick way reaches the bound. The greedy search
+// ends when it has looked at enough.
+TEST(MemoryPlanTest, BlocksThatFitBadlyAreSoonLaidOut) {
+  std::mt19937 random(24);
+  std::vector<BufferLifetime> buffers;
+  for (int i = 0; i < 30000; ++i) {
+    const int first = static_cast<int>(random() % 30000);
+    const int last = first + static_cast<int>(random() % (30000 - first));
+    buffers.push_back({kUnit * static_cast<int64_t>(1 + random() % 5000), first, last});
+  }
+  const MemoryPlan plan = *PlanMemory(buffers);
+  EXPECT_GE(plan.arena_bytes, plan.lower_bound_bytes);
+  EXPECT_LE(plan.arena_bytes, plan.lower_bound_bytes * 12 / 10);
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ void OffsetsOverTime::FindTaken(const Place& place, int first, int last) {
   const Node& node = nodes_[place.node];
   const bool is_within = first <= place.begin && place.end - 1 <= last;
   taken_.push_back(is_within ? node.sometime : node.throughout);
+  looks_ += 1 + static_cast<int64_t>(taken_.back().size());
   if (is_within) return;
   const int middle = (place.begin + place.end) / 2;
   if (first < middle) FindTaken({2 * place.node, place.begin, middle}, first, last);

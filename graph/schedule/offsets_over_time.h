@@ -17,7 +17,8 @@ struct OffsetRange {
 
 // A segment tree over time whose nodes hold the union of what is taken in their stretch. Buffers of
 // one kind lie side by side, so that a union has few ranges, however many micro-batches a step has;
-// a search looks at a number of them that grows with the logarithm of time.
+// a search then looks at a number of them that grows with the logarithm of time. Where
+// blocks have nothing in common, it looks at as many as there are: users bound that by looks().
 //
 // Not thread-safe.
 class OffsetsOverTime {
@@ -34,6 +35,8 @@ class OffsetsOverTime {
   // lowest of equal ones; the end of all that is taken then, if no gap is large enough.
   // REQUIRES: bytes > 0, times as above.
   int64_t FindGap(int first, int last, int64_t bytes);
+  // How many nodes and ranges all searches have looked at: what they took, on any machine alike.
+  int64_t looks() const { return looks_; }
 
  private:
   // Ascending, with gaps between them.
@@ -55,6 +58,7 @@ class OffsetsOverTime {
 
   int size_ = 1;             // a power of two
   std::vector<Node> nodes_;  // the halves of node i are 2 i and 2 i + 1; 1 is the root
+  int64_t looks_ = 0;
   // Of a search.
   std::vector<std::span<const OffsetRange>> taken_;
   Ranges sorted_;
