@@ -4,7 +4,9 @@
 // --parallel=dp=1        any mesh; times are sums over the ranks, the arena is of the fullest
 // --samples=2            of a micro-batch, whatever their number
 // --length=64            of axes without a length but the first
-// Without a file: LeNet and a transformer of two blocks. Times are of the CPU.
+// Models are files, lenet, gpt:BLOCKS (a transformer), and chain:NODES (small residual layers in a
+// row, about that many nodes). Without one: LeNet and a transformer of two blocks. Times are of the
+// CPU.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -19,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "executor/program/planned_memory.h"
+#include "graph/graph_builder.h"
 #include "graph/passes/pass.h"
 #include "graph/schedule/memory_plan.h"
 #include "onnx_import/importer.h"
@@ -66,9 +69,37 @@ absl::Status BindLengths(Graph& graph, int64_t length) {
   return passes.Run(graph).status();
 }
 
+// x [N,16] through layers of four nodes: x + relu(x w + b).
+absl::StatusOr<Graph> ChainModel(int nodes) {
+  constexpr int64_t kWidth = 16;
+  Graph graph;
+  GraphBuilder builder(graph);
+  ValueId x = graph.AddInput(
+      "x", {ValueKind::kTensor, DType::kFloat32, SymbolicShape({Dim::Symbol("N"), Dim(kWidth)})});
+  const auto weight = [&](const std::string& name, const Shape& shape) {
+    return graph.AddVariable(name, {ValueKind::kTensor, DType::kFloat32, shape}, Tensor(), true);
+  };
+  for (int i = 0; i < std::max(1, nodes / 4); ++i) {
+    const std::string name = absl::StrCat("layer", i);
+    builder.set_name_prefix(name + "/");
+    const ValueId product = builder.Op("MatMul", {x, weight(name + ".w", {kWidth, kWidth})});
+    const ValueId sum = builder.Op("Add", {product, weight(name + ".b", {kWidth})});
+    x = builder.Op("Add", {x, builder.Op("Relu", {sum})});
+  }
+  graph.AddOutput(x);
+  WEFT_RETURN_IF_ERROR(builder.status());
+  return graph;
+}
+
 absl::StatusOr<Graph> ModelOf(const std::string& name, const Settings& settings) {
   if (name == "lenet") return LenetModel();
-  if (name == "gpt") return GptModel({2, 64, 4, 32});
+  absl::string_view size = name;
+  int number = 2;
+  if (absl::ConsumePrefix(&size, "chain:") && absl::SimpleAtoi(size, &number)) {
+    return ChainModel(number);
+  }
+  if (absl::ConsumePrefix(&size, "gpt:") && absl::SimpleAtoi(size, &number)) size = "gpt";
+  if (size == "gpt") return GptModel({number, 64, 4, 32});
   WEFT_ASSIGN_OR_RETURN(ImportedModel model, ImportModelFile(RealFileSystem(), name));
   WEFT_RETURN_IF_ERROR(MarkTrainable(model).status());
   WEFT_RETURN_IF_ERROR(BindLengths(model.graph, settings.length));
@@ -141,8 +172,14 @@ absl::Status MeasureModels(const Settings& settings) {
     WEFT_ASSIGN_OR_RETURN(const Graph model, ModelOf(name, settings));
     TrainingSpec training;
     training.optimizer.kind = "adam";
+    const double begin = CpuSeconds();
     WEFT_ASSIGN_OR_RETURN(Graph graph, BuildTrainingGraph(model, training));
+    const double differentiated = CpuSeconds();
     WEFT_RETURN_IF_ERROR(BindLengths(graph, settings.length));
+    const double bound = CpuSeconds();
+    std::printf("%s: %d nodes, %d with gradients; differentiate %.3f, bind %.3f\n", name.c_str(),
+                model.num_nodes(), graph.num_nodes(), differentiated - begin,
+                bound - differentiated);
     std::printf("%s, %s, %lld samples a micro-batch\n%6s %8s %10s %10s %10s %10s %14s %14s %14s\n",
                 name.c_str(), settings.parallel.c_str(), static_cast<long long>(settings.samples),
                 "micro", "buffers", "partition", "layout", "lowering", "compile", "layout bytes",
