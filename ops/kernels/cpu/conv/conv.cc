@@ -5,8 +5,8 @@
 // between which and ours the kernel reorders in its workspace. Which layouts are asked for follows
 // from measurements on AVX-512: direct convolution in blocks of 16 channels reaches 90 % of the
 // core's peak and more, oneDNN's product of unfolded images, which works on our layout, 15 to 70 %.
-// Winograd is not used: its sums differ, and its weight gradient needs more than we promise about
-// alignment.
+// oneDNN's Winograd is not used: AVX2 has none, and its weight gradient needs more than we promise
+// about alignment. Windows of 3x3 go through our own where that pays (winograd.h).
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -17,6 +17,8 @@
 #include "ops/kernels/cpu/blocks/operand.h"
 #include "ops/kernels/cpu/blocks/widened.h"
 #include "ops/kernels/cpu/conv/conv_direct.h"
+#include "ops/kernels/cpu/conv/conv_onednn.h"
+#include "ops/kernels/cpu/conv/winograd.h"
 #include "ops/window.h"
 #include "platform/status_macros.h"
 
@@ -373,7 +375,54 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareDirectConv(const PrepareContext& 
   return MakeDirectConv(context, conv);
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> PrepareConv(const PrepareContext& context) {
+// ---- Winograd's algorithm.
+
+// Windows of 3x3, dense, at stride 1, all channels with all, in float32.
+bool IsThreeByThree(const Convolution& conv) {
+  const auto all = [](const dnnl::memory::dims& values, dnnl::memory::dim wanted) {
+    return std::all_of(values.begin(), values.end(),
+                       [&](dnnl::memory::dim value) { return value == wanted; });
+  };
+  return conv.type == dnnl::memory::data_type::f32 && conv.group == 1 && conv.x.rank() == 4 &&
+         conv.w.dim(2) == 3 && conv.w.dim(3) == 3 && all(conv.strides, 1) && all(conv.dilations, 0);
+}
+
+// Sizes and filters of the forward pass.
+WinogradConv WinogradForward(const Convolution& conv) {
+  WinogradConv winograd;
+  winograd.bias = conv.bias;
+  winograd.tiles = {.batch = conv.x.dim(0),
+                    .input_channels = conv.x.dim(1),
+                    .output_channels = conv.y.dim(1),
+                    .input_height = conv.x.dim(2),
+                    .input_width = conv.x.dim(3),
+                    .output_height = conv.y.dim(2),
+                    .output_width = conv.y.dim(3),
+                    .pad_top = conv.pads_begin[0],
+                    .pad_left = conv.pads_begin[1]};
+  winograd.filters = {.output_channels = conv.y.dim(1),
+                      .input_channels = conv.x.dim(1),
+                      .output_step = conv.x.dim(1) * 9,
+                      .input_step = 9};
+  return winograd;
+}
+
+// Null where the convolution is not one for Winograd. A strict run has the algorithm of the whole
+// tensors on each shard.
+absl::StatusOr<std::unique_ptr<Kernel>> TryWinograd(const PrepareContext& context,
+                                                    WinogradConv conv) {
+  WinogradTiles sizes = conv.tiles;
+  if (context.strict()) {
+    sizes.input_channels = context.InputSlice(0).global_shape.dim(1);
+    sizes.output_channels = context.OutputSlice(0).global_shape.dim(1);
+  }
+  conv.tiles.m = ChooseWinogradTile(sizes, context.InputIsConstant(1), context.strict());
+  if (conv.tiles.m == 0) return nullptr;
+  return MakeWinogradConv(context, conv);
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareForward(const PrepareContext& context,
+                                                       bool winograd) {
   if (!CheckSupported(context).ok()) return PrepareDirectConv(context);
   const Shape& y = context.OutputShape(0);
   WEFT_ASSIGN_OR_RETURN(Convolution conv,
@@ -382,7 +431,16 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConv(const PrepareContext& contex
   if (IsEmpty(conv)) {
     return MakeEmpty({y.num_elements()}, conv.bias ? 2 : -1, y.dim(1), y.ProductOf(2, y.rank()));
   }
+  if (winograd && IsThreeByThree(conv)) {
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel,
+                          TryWinograd(context, WinogradForward(conv)));
+    if (kernel != nullptr) return kernel;
+  }
   return CatchOnednn(context, [&] { return MakeForward(context, conv); });
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareConv(const PrepareContext& context) {
+  return PrepareForward(context, true);
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradInput(const PrepareContext& context) {
@@ -408,6 +466,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradWeights(const PrepareCont
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareOnednnConv(const PrepareContext& context) {
+  return PrepareForward(context, false);
+}
 
 WEFT_REGISTER_KERNEL("", "Conv", DeviceKind::kCpu, AlsoInHalf(PrepareConv));
 WEFT_REGISTER_KERNEL("ai.weft", "ConvGradInput", DeviceKind::kCpu,
