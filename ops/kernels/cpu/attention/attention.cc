@@ -1,8 +1,8 @@
-// Attention. float32 by blocks of queries: a product with the keys, the softmax of its rows, a
-// product with the values, all in a scratch block that stays in the cache; keys that no query of a
-// block may attend, such as those after a causal block, are left out. Other types, and softmax
-// in another precision, row by row in float or double with the roundings that the standard's
-// function body has.
+// Attention. float32 goes in blocks (blocked_attention.h), unless its scores are wanted: then a
+// block of queries at a time has a product with the keys, the softmax of its rows and a product
+// with the values, in a scratch block that stays in the cache. Other types, and softmax in another
+// precision, row by row in float or double with the roundings that the standard's function body
+// has.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ops/kernels/cpu/attention/attention_plan.h"
+#include "ops/kernels/cpu/attention/blocked_attention.h"
 #include "ops/kernels/cpu/blocks/matrix_product.h"
 #include "ops/kernels/cpu/blocks/operand.h"
 #include "ops/kernels/cpu/blocks/parallel.h"
@@ -530,13 +531,17 @@ class RoundingAttention final : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareAttention(const PrepareContext& context) {
   const DType dtype = context.InputDType(kQuery);
   const DType value_dtype = context.InputDType(kValue);
-  const DType softmax = AttentionPlan(context).softmax_dtype;
+  const AttentionPlan plan(context);
+  const DType softmax = plan.softmax_dtype;
   const DType types[] = {dtype, value_dtype, softmax};
   const auto all = [&](DType wanted) {
     return std::all_of(std::begin(types), std::end(types),
                        [&](DType own) { return own == wanted; });
   };
-  if (all(DType::kFloat32)) return FloatAttention::Create(context);
+  if (all(DType::kFloat32)) {
+    return AttendsInBlocks(plan) ? PrepareBlockedAttention(context)
+                                 : FloatAttention::Create(context);
+  }
   if (std::find(std::begin(types), std::end(types), DType::kFloat64) != std::end(types)) {
     return std::make_unique<RoundingAttention<double>>(context);
   }

@@ -8,11 +8,11 @@
 namespace weft::cpu {
 namespace {
 
-void ReadSizes(const PrepareContext& context, AttentionPlan& plan) {
+void ReadSizes(const PrepareContext& context, const AttentionPlaces& places, AttentionPlan& plan) {
   const Attributes& attributes = context.attributes();
-  const Shape& q = context.InputShape(kQuery);
-  const Shape& k = context.InputShape(kKey);
-  const Shape& v = context.InputShape(kValue);
+  const Shape& q = context.InputShape(places.query);
+  const Shape& k = context.InputShape(places.query + 1);
+  const Shape& v = context.InputShape(places.query + 2);
   plan.packed = q.rank() == 3;
   plan.batch = q.dim(0);
   plan.q_heads = plan.packed ? attributes.Int("q_num_heads", 1) : q.dim(1);
@@ -21,8 +21,8 @@ void ReadSizes(const PrepareContext& context, AttentionPlan& plan) {
   plan.keys = k.dim(plan.packed ? 1 : 2);
   plan.key_size = plan.packed ? k.dim(2) / plan.kv_heads : k.dim(3);
   plan.value_size = plan.packed ? v.dim(2) / plan.kv_heads : v.dim(3);
-  plan.has_past = context.HasInput(kPastKey);
-  plan.past = plan.has_past ? context.InputShape(kPastKey).dim(2) : 0;
+  plan.has_past = places.past_key >= 0 && context.HasInput(places.past_key);
+  plan.past = plan.has_past ? context.InputShape(places.past_key).dim(2) : 0;
   plan.total = plan.past + plan.keys;
 }
 
@@ -37,8 +37,8 @@ void ReadMask(const Shape& mask, AttentionPlan& plan) {
 
 }  // namespace
 
-AttentionPlan::AttentionPlan(const PrepareContext& context) {
-  ReadSizes(context, *this);
+AttentionPlan::AttentionPlan(const PrepareContext& context, const AttentionPlaces& places) {
+  ReadSizes(context, places, *this);
   const Attributes& attributes = context.attributes();
   const float default_scale =
       key_size > 0 ? static_cast<float>(1.0 / std::sqrt(static_cast<double>(key_size))) : 1.0f;
@@ -49,13 +49,13 @@ AttentionPlan::AttentionPlan(const PrepareContext& context) {
   right = attributes.Int("right_window_size", -1);
   mode = static_cast<ScoresMode>(attributes.Int("qk_matmul_output_mode", 0));
   softmax_dtype = static_cast<DType>(
-      attributes.Int("softmax_precision", static_cast<int64_t>(context.InputDType(kQuery))));
-  has_mask = context.HasInput(kMask);
-  has_lengths = context.HasInput(kValidLengths);
-  wants_present_key = context.HasOutput(kPresentKey);
-  wants_present_value = context.HasOutput(kPresentValue);
-  wants_scores = context.HasOutput(kScores);
-  if (has_mask) ReadMask(context.InputShape(kMask), *this);
+      attributes.Int("softmax_precision", static_cast<int64_t>(context.InputDType(places.query))));
+  has_mask = places.mask >= 0 && context.HasInput(places.mask);
+  has_lengths = places.lengths >= 0 && context.HasInput(places.lengths);
+  wants_present_key = places.has_extra_outputs && context.HasOutput(kPresentKey);
+  wants_present_value = places.has_extra_outputs && context.HasOutput(kPresentValue);
+  wants_scores = places.has_extra_outputs && context.HasOutput(kScores);
+  if (has_mask) ReadMask(context.InputShape(places.mask), *this);
 }
 
 KeyRange AttentionPlan::KeysOf(const int64_t* lengths, int64_t b, int64_t query) const {

@@ -19,15 +19,25 @@ enum AttentionOutput { kAttended, kPresentKey, kPresentValue, kScores };
 // What the fourth output holds.
 enum class ScoresMode : uint8_t { kRaw, kCapped, kBiased, kProbabilities };
 
+// Where an operator has the operands of attention. Those of Attention itself; -1: it has none.
+struct AttentionPlaces {
+  int query = kQuery;  // key and value follow
+  int mask = kMask;
+  int past_key = kPastKey;  // past_value follows
+  int lengths = kValidLengths;
+  bool has_extra_outputs = true;  // present keys and values, and scores
+};
+
 // Keys [begin, end) of one query.
 struct KeyRange {
   int64_t begin;
   int64_t end;
 };
 
-// The sizes, strides and options of one Attention node, computed when its kernel is prepared.
+// The sizes, strides and options of one Attention node, or of one with other places for its
+// operands, computed when its kernel is prepared.
 struct AttentionPlan {
-  explicit AttentionPlan(const PrepareContext& context);
+  explicit AttentionPlan(const PrepareContext& context, const AttentionPlaces& places = {});
 
   int64_t batch = 0;
   int64_t q_heads = 0;
