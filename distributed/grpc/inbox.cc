@@ -9,28 +9,6 @@
 #include "platform/checksum.h"
 
 namespace weft {
-namespace {
-
-// Copies what follows the first `skip` bytes of the slices.
-void CopySlices(const std::vector<grpc::Slice>& slices, size_t skip, std::byte* target) {
-  for (const grpc::Slice& slice : slices) {
-    if (skip >= slice.size()) {
-      skip -= slice.size();
-      continue;
-    }
-    std::memcpy(target, slice.begin() + skip, slice.size() - skip);
-    target += slice.size() - skip;
-    skip = 0;
-  }
-}
-
-size_t TotalSize(const std::vector<grpc::Slice>& slices) {
-  size_t total = 0;
-  for (const grpc::Slice& slice : slices) total += slice.size();
-  return total;
-}
-
-}  // namespace
 
 void Inbox::Receive(const MessageHeader& header, void* data, TransferObserver& observer) {
   const Operation operation{header, data, &observer};
@@ -186,14 +164,14 @@ void Inbox::Deliver(std::unique_ptr<Unexpected> unexpected, const Operation& ope
   operation.observer->Done(status);
 }
 
-Inbox::Next Inbox::Take(const Frame& frame, const std::vector<grpc::Slice>& slices,
-                        size_t first_byte) {
+Inbox::Next Inbox::Take(const Frame& frame, uint64_t part_bytes,
+                        absl::FunctionRef<void(std::byte*)> copy) {
   std::byte* target = nullptr;
   {
     MutexLock lock(mutex_);
     if (!failure_.ok()) return Next::kEnd;
     absl::Status status = CheckFrame(frame);
-    if (status.ok() && TotalSize(slices) - first_byte != frame.part_bytes) {
+    if (status.ok() && part_bytes != frame.part_bytes) {
       status = absl::DataLossError(absl::StrCat("message from rank ", peer_.value,
                                                 " is shorter or longer than its header says"));
     }
@@ -207,7 +185,7 @@ Inbox::Next Inbox::Take(const Frame& frame, const std::vector<grpc::Slice>& slic
   }
   bool damaged = false;
   if (target != nullptr && frame.part_bytes > 0) {
-    CopySlices(slices, first_byte, target);
+    copy(target);
     damaged = Checksum({target, frame.part_bytes}) != frame.header.checksum;
   }
   MutexLock lock(mutex_);

@@ -2,8 +2,6 @@
 #ifndef WEFT_DISTRIBUTED_GRPC_INBOX_H_
 #define WEFT_DISTRIBUTED_GRPC_INBOX_H_
 
-#include <grpcpp/support/slice.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "distributed/fifo.h"
 #include "distributed/grpc/frame.h"
@@ -23,7 +22,7 @@ namespace weft {
 // The stream that fills an inbox.
 class InboxSource {
  public:
-  // Offers the frame that was held once more, soon, in the completion thread. Any thread.
+  // Offers the frame that was held once more, soon, in another call. Any thread.
   virtual void ScheduleResume() = 0;
 
  protected:
@@ -32,7 +31,8 @@ class InboxSource {
 
 // Copies parts straight into the slot posted for their message, or into a buffer of its own when
 // none is posted yet; when such buffers hold as much as an inbox may, the stream waits. Receive and
-// Fail may be called by any thread, the rest by the completion thread.
+// Fail may be called by any thread, the rest by one at a time. Any stream may fill it: gRPC's, or a
+// ring in shared memory.
 class Inbox {
  public:
   // What waits for its receiver (kInbox) has buffers that are kept for the next messages: of as
@@ -53,8 +53,8 @@ class Inbox {
     kHold,  // no room: offer it again on Resume
     kEnd,   // the inbox failed: end the stream
   };
-  // `slices` are the frame's part.
-  Next Take(const Frame& frame, const std::vector<grpc::Slice>& slices, size_t first_byte);
+  // `part_bytes` have come with the frame; `copy` writes them to where it is told, at most once.
+  Next Take(const Frame& frame, uint64_t part_bytes, absl::FunctionRef<void(std::byte*)> copy);
 
  private:
   struct Operation {

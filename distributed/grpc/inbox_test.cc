@@ -1,8 +1,7 @@
 // Messages that were damaged, repeated, cut or mixed up on their way.
 #include "distributed/grpc/inbox.h"
 
-#include <grpcpp/support/slice.h>
-
+#include <cstring>
 #include <numeric>
 #include <span>
 #include <string>
@@ -48,7 +47,8 @@ class InboxTest : public ::testing::Test, public InboxSource {
     return frame;
   }
   Inbox::Next Take(const Frame& frame, const std::string& bytes) {
-    return inbox_.Take(frame, {grpc::Slice(bytes)}, 0);
+    return inbox_.Take(frame, bytes.size(),
+                       [&](std::byte* target) { std::memcpy(target, bytes.data(), bytes.size()); });
   }
   void Post(uint64_t sequence) { inbox_.Receive(Header(sequence), target_.data(), transfer_); }
 

@@ -41,6 +41,26 @@ absl::StatusOr<Frame> ReadHeader(const std::vector<grpc::Slice>& slices) {
   return absl::DataLossError("message is shorter than its header");
 }
 
+size_t TotalSize(const std::vector<grpc::Slice>& slices) {
+  size_t total = 0;
+  for (const grpc::Slice& slice : slices) total += slice.size();
+  return total;
+}
+
+// Copies what follows the header.
+void CopyPart(const std::vector<grpc::Slice>& slices, std::byte* target) {
+  size_t skip = kFrameHeaderBytes;
+  for (const grpc::Slice& slice : slices) {
+    if (skip >= slice.size()) {
+      skip -= slice.size();
+      continue;
+    }
+    std::memcpy(target, slice.begin() + skip, slice.size() - skip);
+    target += slice.size() - skip;
+    skip = 0;
+  }
+}
+
 std::string TextAfterHeader(const std::vector<grpc::Slice>& slices) {
   std::string text;
   for (const grpc::Slice& slice : slices) {
@@ -234,7 +254,10 @@ void IncomingStreams::Call::OnAnswered(bool ok) {
 
 void IncomingStreams::Call::Offer() {
   holding_ = false;
-  switch (inbox_->Take(frame_, slices_, kFrameHeaderBytes)) {
+  // What is shorter than a header has none, and does not come here.
+  const uint64_t part_bytes = TotalSize(slices_) - kFrameHeaderBytes;
+  const auto copy = [this](std::byte* target) { CopyPart(slices_, target); };
+  switch (inbox_->Take(frame_, part_bytes, copy)) {
     case Inbox::Next::kRead:
       return Read();
     case Inbox::Next::kHold:
