@@ -1,9 +1,10 @@
 // Transport: moves messages between ranks. In-process for threads of one process, gRPC for
-// processes; a fault-injecting one in testing/. distributed/transport_communicator.h makes a
-// Communicator of it.
+// processes, shared memory for those of one machine; a fault-injecting one in testing/.
+// distributed/transport_communicator.h makes a Communicator of it.
 #ifndef WEFT_DISTRIBUTED_TRANSPORT_H_
 #define WEFT_DISTRIBUTED_TRANSPORT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -53,6 +54,15 @@ class Transport {
   // `header` but for incarnation and checksum, which are checked too. Either side may come first.
   virtual void Receive(RankId peer, const MessageHeader& header, void* data,
                        TransferObserver& observer) = 0;
+  // For a thread that waits for a transfer with `peer`: may do the transport's work on it in this
+  // thread, until `is_under_way` is false, or for a short time in which nothing comes. `alone`:
+  // the rank computes nothing meanwhile. Any number of threads. A transport that has threads of its
+  // own for all of it does nothing here.
+  virtual void Assist(RankId peer, const std::atomic<bool>& is_under_way, bool alone) {
+    static_cast<void>(peer);
+    static_cast<void>(is_under_way);
+    static_cast<void>(alone);
+  }
   // All pending and future operations of this rank end with Aborted carrying `reason`; peers are
   // told.
   virtual void Abort(const absl::Status& reason) = 0;
@@ -61,6 +71,8 @@ class Transport {
   virtual int64_t header_bytes_sent() const { return 0; }
   // Most bytes of messages of one peer that it keeps until they are asked for; 0: it keeps none.
   virtual int64_t unexpected_bytes_limit() const { return 0; }
+  // Most memory that it shares with its peers, by both directions of each; 0: it shares none.
+  virtual int64_t ring_bytes() const { return 0; }
 };
 
 }  // namespace weft

@@ -1,6 +1,6 @@
-// The gRPC transport against raw sockets, and with TLS against without, alternating: throughput of
-// one stream of messages, and the time of a small all-reduce. Two threads of one process, as two
-// ranks would be.
+// The gRPC transport and shared memory against raw sockets, and TLS against none, alternating:
+// throughput of one stream of messages, and the time of all-reduces of 4 bytes to 64 MiB. Two
+// threads of one process, as two ranks would be.
 //   bazel run -c opt //distributed:transport_benchmark
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -91,8 +91,8 @@ double RawSeconds(bool tcp, const std::vector<char>& source, std::vector<char>& 
 }
 
 // Messages one after the other, a few posted ahead on both sides.
-double GrpcSeconds(testing::TransportCluster& cluster, uint32_t stream,
-                   const std::vector<char>& source, std::vector<char>& target, int count) {
+double MessageSeconds(testing::TransportCluster& cluster, uint32_t stream,
+                      const std::vector<char>& source, std::vector<char>& target, int count) {
   constexpr int kAhead = 4;
   const auto header = [&](int i) {
     MessageHeader header;
@@ -128,16 +128,22 @@ void CompareThroughput(size_t bytes) {
   const int count = static_cast<int>(std::max<size_t>(4, (size_t{256} << 20) / bytes));
   std::vector<char> source(bytes, 'x'), target(bytes);
   const auto cluster = testing::NewTransportCluster("Grpc", 2);
+  const auto memory = testing::NewTransportCluster("SharedMemory", 2);
   const double total = static_cast<double>(bytes) * count * 1e-9;
-  std::vector<double> grpc, tcp, local, to_tcp;
-  GrpcSeconds(*cluster, 1000, source, target, 2);
+  std::vector<double> grpc, tcp, local, to_tcp, shared, to_grpc;
+  MessageSeconds(*cluster, 1000, source, target, 2);
+  MessageSeconds(*memory, 1000, source, target, 2);
   for (int round = 0; round < kRounds; ++round) {
     tcp.push_back(total / RawSeconds(true, source, target, count));
     std::fill(target.begin(), target.end(), '\0');
-    grpc.push_back(total / GrpcSeconds(*cluster, round, source, target, count));
+    grpc.push_back(total / MessageSeconds(*cluster, round, source, target, count));
+    if (target != source) std::abort();
+    std::fill(target.begin(), target.end(), '\0');
+    shared.push_back(total / MessageSeconds(*memory, round, source, target, count));
     if (target != source) std::abort();
     local.push_back(total / RawSeconds(false, source, target, count));
     to_tcp.push_back(grpc.back() / tcp.back());
+    to_grpc.push_back(shared.back() / grpc.back());
   }
   const Spread g = SpreadOf(grpc), t = SpreadOf(tcp), l = SpreadOf(local), r = SpreadOf(to_tcp);
   std::printf(
@@ -145,6 +151,11 @@ void CompareThroughput(size_t bytes) {
       "(%.2f to %.2f); grpc / tcp %.2f (%.2f to %.2f)\n",
       bytes >> 20, g.median, g.low, g.high, t.median, t.low, t.high, l.median, l.low, l.high,
       r.median, r.low, r.high);
+  const Spread m = SpreadOf(shared), q = SpreadOf(to_grpc);
+  std::printf(
+      "%3zu MiB: shared memory %.2f GB/s (%.2f to %.2f); shared memory / grpc %.2f (%.2f to "
+      "%.2f)\n",
+      bytes >> 20, m.median, m.low, m.high, q.median, q.low, q.high);
 }
 
 // On ports of this machine, which a network card would make slower.
@@ -159,14 +170,15 @@ void CompareTls(size_t bytes) {
   const auto secured = testing::NewPortCluster(2, KeyRing::Open(folder + "/127.0.0.1").value());
   const double total = static_cast<double>(bytes) * count * 1e-9;
   std::vector<double> without, with, ratios;
-  GrpcSeconds(*plain, 1000, source, target, 2);
-  GrpcSeconds(*secured, 1000, source, target, 2);
+  MessageSeconds(*plain, 1000, source, target, 2);
+  MessageSeconds(*secured, 1000, source, target, 2);
   for (int round = 0; round < kRounds; ++round) {
     // Who comes first changes, as the machine's speed drifts.
     const auto measure = [&](bool tls) {
       std::fill(target.begin(), target.end(), '\0');
       auto& speeds = tls ? with : without;
-      speeds.push_back(total / GrpcSeconds(tls ? *secured : *plain, round, source, target, count));
+      speeds.push_back(total /
+                       MessageSeconds(tls ? *secured : *plain, round, source, target, count));
       if (target != source) std::abort();
     };
     measure(round % 2 == 0);
@@ -182,37 +194,56 @@ void CompareTls(size_t bytes) {
   std::filesystem::remove_all(folder, ignored);
 }
 
-void MeasureAllReduce(const std::string& kind, int64_t elements) {
-  constexpr int kSteps = 300;
-  const auto cluster = testing::NewTransportCluster(kind, 2);
+// Microseconds of each all-reduce of two ranks but the first few, as rank 0 sees them.
+std::vector<double> AllReduceMicroseconds(testing::TransportCluster& cluster, int64_t elements,
+                                          int64_t steps) {
   std::vector<double> microseconds;
   const auto body = [&](int rank) {
-    TransportCommunicator communicator(cluster->transport(rank), RealClock(),
+    TransportCommunicator communicator(cluster.transport(rank), RealClock(),
                                        {testing::kTestJobId, 1}, absl::Seconds(30));
-    CollectiveSpec spec{"all-reduce",
-                        {RankId(0), RankId(1)},
-                        DType::kFloat32,
-                        RecursiveDoublingAllReduce(2, rank, elements)};
+    // As the program does: the second halves long ones.
+    const CollectiveSpec spec{"all-reduce",
+                              {RankId(0), RankId(1)},
+                              DType::kFloat32,
+                              elements <= 16384 ? RecursiveDoublingAllReduce(2, rank, elements)
+                                                : RingAllReduce(2, rank, elements)};
     const auto handle = communicator.OpenCollective(spec);
     std::vector<std::vector<float>> buffers;
     std::vector<void*> pointers;
     for (const int64_t size : spec.schedule.buffer_elements) buffers.emplace_back(size);
     for (std::vector<float>& buffer : buffers) pointers.push_back(buffer.data());
-    for (int64_t step = 0; step < kSteps; ++step) {
+    const int64_t warm = std::max<int64_t>(2, steps / 6);
+    for (int64_t step = 0; step < warm + steps; ++step) {
       const double seconds = Seconds([&] {
         if (!communicator.RunCollective(*handle, {step, -1}, pointers.data()).ok()) std::abort();
       });
-      if (rank == 0 && step >= 50) microseconds.push_back(seconds * 1e6);
+      if (rank == 0 && step >= warm) microseconds.push_back(seconds * 1e6);
     }
   };
   std::thread other(body, 1);
   body(0);
   other.join();
-  std::sort(microseconds.begin(), microseconds.end());
-  std::printf("all-reduce of %lld KiB, 2 ranks, %s: median %.0f us (10%% %.0f, 90%% %.0f)\n",
-              static_cast<long long>(elements * 4 >> 10), kind.c_str(),
-              microseconds[microseconds.size() / 2], microseconds[microseconds.size() / 10],
-              microseconds[microseconds.size() * 9 / 10]);
+  return microseconds;
+}
+
+// Each kind in turn, with a cluster of its own for each round: streams begin anew.
+void CompareAllReduces(int64_t bytes) {
+  const std::vector<std::string> kinds = {"InProcess", "SharedMemory", "Grpc"};
+  const int64_t steps = std::clamp<int64_t>((int64_t{64} << 20) / bytes, 3, 300);
+  std::vector<std::vector<double>> medians(kinds.size());
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      const auto cluster = testing::NewTransportCluster(kinds[kind], 2);
+      medians[kind].push_back(SpreadOf(AllReduceMicroseconds(*cluster, bytes / 4, steps)).median);
+    }
+  }
+  std::printf("all-reduce of %lld bytes, 2 ranks, medians in us:", static_cast<long long>(bytes));
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    const Spread spread = SpreadOf(medians[kind]);
+    std::printf(" %s %.1f (%.1f to %.1f)", kinds[kind].c_str(), spread.median, spread.low,
+                spread.high);
+  }
+  std::printf("\n");
 }
 
 }  // namespace
@@ -221,9 +252,9 @@ void MeasureAllReduce(const std::string& kind, int64_t elements) {
 int main() {
   for (const size_t mebibytes : {1, 16, 64}) weft::CompareThroughput(mebibytes << 20);
   for (const size_t mebibytes : {1, 16}) weft::CompareTls(mebibytes << 20);
-  for (const int64_t elements : {int64_t{1}, int64_t{246} << 8}) {
-    weft::MeasureAllReduce("InProcess", elements);
-    weft::MeasureAllReduce("Grpc", elements);
+  for (const int64_t bytes : {int64_t{4}, int64_t{4} << 10, int64_t{64} << 10, int64_t{246} << 10,
+                              int64_t{1} << 20, int64_t{16} << 20, int64_t{64} << 20}) {
+    weft::CompareAllReduces(bytes);
   }
   return 0;
 }

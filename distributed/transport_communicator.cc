@@ -1,6 +1,7 @@
 #include "distributed/transport_communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <span>
 #include <string>
@@ -30,24 +31,22 @@ class TransportCommunicator::Transfer final : public TransferObserver {
  public:
   void Start() {
     MutexLock lock(mutex_);
-    busy_ = true;
+    busy_.store(true, std::memory_order_relaxed);
     status_ = absl::OkStatus();
   }
   void Done(const absl::Status& status) override {
     MutexLock lock(mutex_);
-    busy_ = false;
     status_ = status;
+    busy_.store(false, std::memory_order_release);
     changed_.NotifyAll();
   }
-  bool busy() {
-    MutexLock lock(mutex_);
-    return busy_;
-  }
+  bool busy() const { return busy_.load(std::memory_order_acquire); }
+  const std::atomic<bool>& is_under_way() const { return busy_; }
   // DeadlineExceeded, without words, if it is still under way at `deadline`.
   absl::Status Wait(Clock& clock, absl::Time deadline) {
     MutexLock lock(mutex_);
-    while (busy_) {
-      if (!clock.WaitUntil(changed_, mutex_, deadline) && busy_) {
+    while (busy()) {
+      if (!clock.WaitUntil(changed_, mutex_, deadline) && busy()) {
         return absl::DeadlineExceededError("");
       }
     }
@@ -57,7 +56,7 @@ class TransportCommunicator::Transfer final : public TransferObserver {
  private:
   Mutex mutex_;
   CondVar changed_;
-  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> busy_{false};  // written under the lock
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -154,7 +153,9 @@ absl::StatusOr<Communicator::CollectiveHandle> TransportCommunicator::OpenCollec
 }
 
 absl::Status TransportCommunicator::Wait(Transfer& transfer, Direction direction,
-                                         const std::string& what, MessageKey key, RankId peer) {
+                                         const std::string& what, MessageKey key, RankId peer,
+                                         bool alone) {
+  if (transfer.busy()) transport_.Assist(peer, transfer.is_under_way(), alone);
   absl::Status status = transfer.Wait(clock_, clock_.Now() + stall_timeout_);
   return status.ok() ? status : WaitError(status, direction, what, key, peer);
 }
@@ -200,7 +201,7 @@ absl::Status TransportCommunicator::Send(ChannelHandle handle, MessageKey key, c
 absl::Status TransportCommunicator::WaitSent(ChannelHandle handle) {
   OpenedChannel& channel = *channels_[handle];
   return Wait(*channel.stream->sending, Direction::kSend, channel.description, channel.last_sent,
-              channel.channel.to);
+              channel.channel.to, /*alone=*/true);
 }
 
 absl::Status TransportCommunicator::Receive(ChannelHandle handle, MessageKey key, void* data) {
@@ -212,7 +213,8 @@ absl::Status TransportCommunicator::Receive(ChannelHandle handle, MessageKey key
   Transfer& transfer = *channel.stream->receiving;
   transfer.Start();
   transport_.Receive(channel.channel.from, header, data, transfer);
-  return Wait(transfer, Direction::kReceive, channel.description, key, channel.channel.from);
+  return Wait(transfer, Direction::kReceive, channel.description, key, channel.channel.from,
+              /*alone=*/true);
 }
 
 absl::Status TransportCommunicator::WaitForReaders(OpenedCollective& collective, size_t index,
@@ -221,7 +223,7 @@ absl::Status TransportCommunicator::WaitForReaders(OpenedCollective& collective,
   for (size_t i = 0; i < index; ++i) {
     if (collective.sends[i] == nullptr || !Overlap(steps[i].source, range)) continue;
     WEFT_RETURN_IF_ERROR(Wait(*collective.sends[i], Direction::kSend, collective.description, key,
-                              collective.spec.group[steps[i].peer]));
+                              collective.spec.group[steps[i].peer], collective.alone()));
   }
   return absl::OkStatus();
 }
@@ -292,7 +294,7 @@ absl::Status TransportCommunicator::RunStep(OpenedCollective& collective, size_t
   if (!is_posted) PostReceive(collective, index, key, buffers);
   collective.receive_is_posted = false;
   return Wait(*collective.receiving, Direction::kReceive, collective.description, key,
-              collective.spec.group[step.peer]);
+              collective.spec.group[step.peer], collective.alone());
 }
 
 absl::Status TransportCommunicator::RunCollective(CollectiveHandle handle, MessageKey key,
@@ -306,7 +308,8 @@ absl::Status TransportCommunicator::RunCollective(CollectiveHandle handle, Messa
   for (size_t i = 0; i < count; ++i) {
     if (collective.sends[i] == nullptr) continue;
     WEFT_RETURN_IF_ERROR(Wait(*collective.sends[i], Direction::kSend, collective.description, key,
-                              collective.spec.group[collective.spec.schedule.steps[i].peer]));
+                              collective.spec.group[collective.spec.schedule.steps[i].peer],
+                              collective.alone()));
   }
   return absl::OkStatus();
 }

@@ -93,13 +93,15 @@ class TransportCommunicator final : public Communicator {
     std::vector<std::unique_ptr<Transfer>> sends;  // one per kSend step; null elsewhere
     std::unique_ptr<Transfer> receiving;
     bool receive_is_posted = false;  // of the next step
+    // The rank computes nothing while it runs.
+    bool alone() const { return !spec.beside_compute; }
   };
 
   enum class Direction { kSend, kReceive };
   MessageHeader HeaderOf(uint32_t stream, DType dtype, int64_t elements) const;
   // Of `what` ("tensor 'h'"), which goes to `peer` or comes from it.
   absl::Status Wait(Transfer& transfer, Direction direction, const std::string& what,
-                    MessageKey key, RankId peer);
+                    MessageKey key, RankId peer, bool alone);
   absl::Status WaitError(const absl::Status& status, Direction direction, const std::string& what,
                          MessageKey key, RankId peer) const;
   // The receive after send `index` may be posted before it: what comes goes straight to its place,

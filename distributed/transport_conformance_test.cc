@@ -271,7 +271,8 @@ TEST_P(TransportTest, AbortEndsSendsThatNobodyReceives) {
 
 // A misspelled kind was tested as the one in this process.
 TEST(TransportKinds, AreMadeAndNoOthers) {
-  EXPECT_THAT(testing::TransportKinds(), ::testing::IsSupersetOf({"InProcess", "Grpc"}));
+  EXPECT_THAT(testing::TransportKinds(),
+              ::testing::IsSupersetOf({"InProcess", "Grpc", "SharedMemory"}));
   for (const std::string& kind : testing::TransportKinds()) {
     EXPECT_TRUE(testing::NewTransportCluster(kind, 1) != nullptr) << kind;
   }

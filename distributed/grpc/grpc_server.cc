@@ -56,7 +56,7 @@ absl::Status GrpcServer::Build() {
 }
 
 absl::StatusOr<std::unique_ptr<Transport>> GrpcServer::OpenTransport(
-    const JobMembership& membership) {
+    const JobMembership& membership, std::function<void(const std::string& reason)> on_abort) {
   for (const std::string& address : membership.addresses) {
     WEFT_RETURN_IF_ERROR(CheckAddress(address, network_allowed()));
     // Before a peer is told the token.
@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Transport>> GrpcServer::OpenTransport(
     }
   }
   const GrpcTransport::Job job{membership.job_id, membership.rank, membership.addresses,
-                               options_.token, options_.keys};
+                               options_.token,    options_.keys,   std::move(on_abort)};
   return std::make_unique<GrpcTransport>(*thread_, *incoming_, job);
 }
 

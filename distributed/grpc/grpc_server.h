@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -40,8 +41,11 @@ class GrpcServer {
 
   // With the port that was found for 0.
   const std::string& address() const { return address_; }
-  // FailedPrecondition for addresses of peers that may not be used (see options).
-  absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const JobMembership& membership);
+  // FailedPrecondition for addresses of peers that may not be used (see options). `on_abort` is
+  // told of the reason once, where the job is aborted; by any thread; null: nobody is.
+  absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(
+      const JobMembership& membership,
+      std::function<void(const std::string& reason)> on_abort = nullptr);
   ControlService& control() { return control_; }
   const ConnectionGate& gate() const { return *gate_; }
   // Ends all calls; nothing is served after it. Idempotent.

@@ -18,7 +18,8 @@ GrpcTransport::GrpcTransport(CompletionThread& thread, IncomingStreams& incoming
       incoming_(incoming),
       job_id_(job.job_id),
       rank_(job.rank),
-      addresses_(job.addresses) {
+      addresses_(job.addresses),
+      on_abort_(job.on_abort) {
   for (size_t i = 0; i < addresses_.size(); ++i) {
     const RankId peer(static_cast<int32_t>(i));
     peers_.push_back(nullptr);
@@ -105,6 +106,7 @@ void GrpcTransport::AbortAll(const std::string& reason) {
              gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                           gpr_time_from_millis(kAbortGraceMilliseconds, GPR_TIMESPAN)),
              cancel_.Tag());
+  if (on_abort_ != nullptr) on_abort_(reason);
 }
 
 void GrpcTransport::CancelOutboxes(bool) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ class GrpcTransport final : public Transport, private IncomingJob {
     std::vector<std::string> addresses;  // by rank
     std::string token = {};              // that peers want
     std::shared_ptr<KeyRing> keys = {};  // for TLS; null: none
+    // Told of the reason once, where the job is aborted, here or there; any thread; null: nobody.
+    std::function<void(const std::string& reason)> on_abort = {};
   };
   GrpcTransport(CompletionThread& thread, IncomingStreams& incoming, const Job& job);
   // Ends what is still under way with Aborted, and says goodbye to the peers; a second at most.
@@ -77,6 +80,7 @@ class GrpcTransport final : public Transport, private IncomingJob {
   const uint64_t job_id_;
   const RankId rank_;
   const std::vector<std::string> addresses_;
+  const std::function<void(const std::string& reason)> on_abort_;
   std::atomic<int64_t> bytes_sent_{0};
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null for this one
 

@@ -2,6 +2,7 @@
 #ifndef WEFT_DISTRIBUTED_TESTING_FAULT_INJECTING_TRANSPORT_H_
 #define WEFT_DISTRIBUTED_TESTING_FAULT_INJECTING_TRANSPORT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -54,6 +55,9 @@ class FaultInjectingTransport final : public Transport {
             TransferObserver& observer) override;
   void Receive(RankId peer, const MessageHeader& header, void* data,
                TransferObserver& observer) override;
+  void Assist(RankId peer, const std::atomic<bool>& is_under_way, bool alone) override {
+    inner_.Assist(peer, is_under_way, alone);
+  }
   void Abort(const absl::Status& reason) override { inner_.Abort(reason); }
   int64_t bytes_sent() const override { return inner_.bytes_sent(); }
   int64_t header_bytes_sent() const override { return inner_.header_bytes_sent(); }

@@ -1,12 +1,14 @@
 #include "distributed/testing/transport_cluster.h"
 
 #include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "distributed/grpc/grpc_server.h"
 #include "distributed/in_process_transport.h"
+#include "distributed/shared_memory/shared_memory_transport.h"
 
 namespace weft::testing {
 namespace {
@@ -54,6 +56,55 @@ class GrpcTransportCluster final : public TransportCluster {
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
+// Rings between ranks of one machine, and gRPC between machines.
+class SharedMemoryTransportCluster final : public TransportCluster {
+ public:
+  // Ranks are on machines of so many each.
+  SharedMemoryTransportCluster(int ranks, int ranks_of_machine) {
+    std::string folder = (std::filesystem::temp_directory_path() / "weft-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) return;
+    folder_ = folder;
+    JobMembership membership;
+    membership.job_id = kTestJobId;
+    for (int i = 0; i < ranks; ++i) {
+      membership.addresses.push_back(absl::StrCat("unix:", folder_, "/", i));
+      servers_.push_back(GrpcServer::Start({membership.addresses.back()}).value());
+    }
+    SharedMemoryJob job{folder_, kTestJobId, RankId(), membership.addresses, {}, "a token"};
+    for (int i = 0; i < ranks; ++i) {
+      job.rank = membership.rank = RankId(i);
+      job.may_be_here.clear();
+      for (int peer = 0; peer < ranks; ++peer) {
+        job.may_be_here.push_back(peer / ranks_of_machine == i / ranks_of_machine);
+      }
+      const auto open = [&](SharedMemoryTransport::OnAbort on_abort) {
+        return servers_[static_cast<size_t>(i)]->OpenTransport(membership, std::move(on_abort));
+      };
+      transports_.push_back(SharedMemoryTransport::Open(job, open).value());
+    }
+  }
+  ~SharedMemoryTransportCluster() override {
+    transports_.clear();
+    servers_.clear();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  Transport& transport(int rank) override { return *transports_[static_cast<size_t>(rank)]; }
+
+ private:
+  std::string folder_;
+  std::vector<std::unique_ptr<GrpcServer>> servers_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+std::unique_ptr<TransportCluster> NewSharedMemoryCluster(int ranks) {
+  return std::make_unique<SharedMemoryTransportCluster>(ranks, ranks);
+}
+// Of more than two ranks, some share memory and others do not.
+std::unique_ptr<TransportCluster> NewTwoMachinesCluster(int ranks) {
+  return std::make_unique<SharedMemoryTransportCluster>(ranks, 2);
+}
+
 class PortCluster final : public TransportCluster {
  public:
   PortCluster(int ranks, const std::shared_ptr<KeyRing>& keys) {
@@ -93,6 +144,8 @@ struct NamedTransport {
 constexpr NamedTransport kTransports[] = {
     {"InProcess", NewCluster<InProcessTransportCluster>},
     {"Grpc", NewCluster<GrpcTransportCluster>},
+    {"SharedMemory", NewSharedMemoryCluster},
+    {"TwoMachines", NewTwoMachinesCluster},
 };
 
 }  // namespace

@@ -21,7 +21,8 @@ class TransportCluster {
 };
 
 // The names of all transports, letters only: the tests that hold for every transport run on each.
-// "InProcess"; "Grpc", on unix sockets in a folder of its own.
+// "InProcess"; "Grpc", on unix sockets in a folder of its own; "SharedMemory"; "TwoMachines", where
+// pairs of ranks share memory and others do not.
 std::vector<std::string> TransportKinds();
 
 // A cluster of one of these kinds; null for another name.

@@ -72,7 +72,7 @@ const std::vector<std::vector<std::string>>& Rooms() {
       {"executor/interfaces/", "executor/variables/", "executor/memory/", "executor/lowering/",
        "executor/program/", "executor/program/ordering/"},
       {"distributed/nccl/", "distributed/recovery/", "distributed/", "distributed/keys/",
-       "distributed/grpc/", "distributed/process/"},
+       "distributed/grpc/", "distributed/shared_memory/", "distributed/process/"},
       {"training/records/", "training/data/", "training/adapters/", "training/quantization/",
        "training/scaling/", "training/graph/", "training/checkpoint/", "training/job/",
        "training/recovery/", "training/adaptation/", "training/calibration/",
