@@ -223,6 +223,7 @@ class RankWorker final : public Worker {
   JobMembership membership_;
   MemoryLimit memory_limit_;
   int64_t unexpected_bytes_limit_ = 0;  // of the transport
+  int64_t ring_bytes_ = 0;              // likewise
   bool joined_ = false;
   bool failed_ = false;
   HeldSnapshots held_;
@@ -336,6 +337,7 @@ absl::StatusOr<WorkerInfo> RankWorker::Join(const JobMembership& membership) {
                         environment_.open_transport(membership));
   std::shared_ptr<Transport> shared = std::move(transport);
   unexpected_bytes_limit_ = shared->unexpected_bytes_limit();
+  ring_bytes_ = shared->ring_bytes();
   communicator_ = std::make_unique<TransportCommunicator>(
       *shared, *environment_.clock, JobIdentity{membership.job_id, incarnation_},
       absl::Seconds(membership.stall_timeout_seconds));
@@ -582,7 +584,7 @@ int64_t RankWorker::TransportBytes(const Program& added) const {
   for (const auto& [name, program] : programs_) add(*program.partition);
   const int64_t limit = unexpected_bytes_limit_;
   if (limit == 0) return 0;
-  int64_t bytes = 0;
+  int64_t bytes = ring_bytes_;
   for (size_t i = 0; i < membership_.addresses.size(); ++i) {
     const RankId peer(static_cast<int32_t>(i));
     if (peer == membership_.rank) continue;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -15,6 +16,9 @@
 #include "distributed/grpc/grpc_server.h"
 #include "distributed/grpc/joining/join_requests.h"
 #include "distributed/process/stale_watch.h"
+#include "distributed/shared_memory/handover.h"
+#include "distributed/shared_memory/ranks_here.h"
+#include "distributed/shared_memory/shared_memory_transport.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/process_memory.h"
@@ -44,6 +48,27 @@ JoinRequestOptions JoiningOf(const WorkerProcessOptions& options, const std::str
   join.device = options.device->info().name;
   join.incarnation = (uint64_t{random()} << 32) | random() | 1;  // never 0
   return join;
+}
+
+// What messages of the job go through.
+absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const WorkerProcessOptions& options,
+                                                         GrpcServer& server,
+                                                         const JobMembership& membership) {
+  const std::vector<bool> here = RanksHere(membership.addresses, membership.rank);
+  const bool has_neighbours = std::count(here.begin(), here.end(), true) > 1;
+  if (!options.shares_memory || !has_neighbours) return server.OpenTransport(membership);
+  const SharedMemoryJob job{RingFolder(), membership.job_id, membership.rank, membership.addresses,
+                            here,         options.token};
+  absl::Status sockets;
+  auto transport = SharedMemoryTransport::Open(job, [&](SharedMemoryTransport::OnAbort on_abort) {
+    auto opened = server.OpenTransport(membership, std::move(on_abort));
+    sockets = opened.status();
+    return opened;
+  });
+  if (transport.ok() || !sockets.ok()) return transport;
+  // A machine that allows no such folder or memory; peers then find no listener.
+  Log(LogLevel::kWarning, "shares no memory with other workers: ", transport.status().ToString());
+  return server.OpenTransport(membership);
 }
 
 // Aborted where the worker is stale, or what ends its asking (`joining`, null: it does not ask).
@@ -86,7 +111,8 @@ absl::Status ServeWorker(const WorkerProcessOptions& options) {
   environment.open_transport =
       [&](const JobMembership& membership) -> absl::StatusOr<std::unique_ptr<Transport>> {
     SetLogName(absl::StrCat("worker:", membership.rank.value));
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, server->OpenTransport(membership));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
+                          OpenTransport(options, *server, membership));
     if (options.decorate_transport == nullptr) return transport;
     return options.decorate_transport(std::move(transport));
   };

@@ -39,6 +39,9 @@ struct WorkerProcessOptions {
   std::string version;
   Device* device = nullptr;  // borrowed
   std::string device_text;   // WorkerDevice::text
+  // Messages to workers of the same machine and user that do so, too, go through memory that they
+  // share (distributed/shared_memory), all others through sockets.
+  bool shares_memory = true;
   // Makes the factory of input sources, which read through `files`.
   std::function<InputSourceFactory(FileSystem& files)> open_input;
   // Decorates the transport of each job, for tests that inject faults; null: it stays as it is.

@@ -123,6 +123,8 @@ class ReplicaFaultsTest : public ::testing::Test {
     labels_ = WriteTestTensor("y.npy", RandomTensor({kSamples}, 4, 0, kClasses, DType::kInt64));
   }
 
+  // Bits are flipped where the bytes of a variable are found. Memory that workers share may hold
+  // them on their way, where the checksum of their message finds it: so they go through sockets.
   Arguments Command(const std::string& output, const std::string& metrics, int workers,
                     int steps) const {
     return {"train",       model_,
@@ -136,6 +138,7 @@ class ReplicaFaultsTest : public ::testing::Test {
             "--steps",     absl::StrCat(steps),
             "--local",     absl::StrCat(workers),
             "--parallel",  absl::StrCat("dp=", workers),
+            "--transport", "sockets",
             "--metrics",   metrics,
             "-o",          output};
   }

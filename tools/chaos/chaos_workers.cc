@@ -53,8 +53,10 @@ absl::Status ChaosWorkers::StartProcess(int worker) {
   // One that was killed leaves it behind.
   RealFileSystem().RemoveFile(PathOf(worker)).IgnoreError();
   ProcessOptions options;
+  // What they say to each other goes through the proxies, which have faults.
   options.arguments = {program_,       "worker", "--listen",     "unix:" + PathOf(worker),
-                       "--allow-path", "/",      "--token-file", folder_ + "/token"};
+                       "--allow-path", "/",      "--token-file", folder_ + "/token",
+                       "--transport",  "sockets"};
   options.standard_output = {.kind = ProcessOutput::Kind::kDiscard, .path = ""};
   options.standard_error = {.kind = ProcessOutput::Kind::kFile,
                             .path = absl::StrCat(folder_, "/", worker, ".log")};

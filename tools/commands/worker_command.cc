@@ -46,6 +46,7 @@ class WorkerCommand final : public Command {
     app.add_option("--device", device_,
                    "device to compute on: cpu, cuda or cuda:NUMBER (default cpu)")
         ->type_name("DEVICE");
+    AddTransport(app, transport_)->group("messages");
     app.add_option("--keys", network_.keys,
                    "folder with the keys of this host (graph_runner cluster keys): needed for "
                    "addresses beyond this machine")
@@ -79,6 +80,7 @@ class WorkerCommand final : public Command {
     options.insecure_network = network_.insecure_network;
     options.ends_with_coordinator = parent_ > 0;
     options.keep_state = absl::Seconds(keep_state_);
+    options.shares_memory = transport_ != kSocketTransport;
     options.version = kVersion;
     WEFT_ASSIGN_OR_RETURN(options.device, Device());
     const DeviceInfo& info = options.device->info();
@@ -130,6 +132,7 @@ class WorkerCommand final : public Command {
   std::string listen_;
   std::string join_;
   std::string device_ = "cpu";
+  std::string transport_;
   NetworkFlags network_;
   WorkerRootFlags roots_;
   int64_t keep_state_ = 60;  // seconds

@@ -95,6 +95,8 @@ void JobFlags::AddPlacement(CLI::App& app) {
       ->type_name("DEVICE[,DEVICE]")
       ->excludes("--cluster")
       ->group(kPlacementOptions);
+  // Workers of a cluster file were given it when they were started.
+  AddTransport(app, transport_)->excludes("--cluster")->group(kPlacementOptions);
   app.add_option("--cudnn", cudnn_,
                  "whether convolutions, attention and normalizations of CUDA devices go through "
                  "cuDNN 9, where it can compute them (attention with --precision bf16 or fp16). A "

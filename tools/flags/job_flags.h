@@ -78,6 +78,8 @@ class JobFlags {
   bool starts_processes() const { return local_workers_ > 0; }
   bool connects() const { return !cluster_file_.empty(); }
   bool insecure_network() const { return insecure_network_; }
+  // Of workers that are started: kSocketTransport or "auto"; empty: auto.
+  const std::string& transport() const { return transport_; }
   // The folder of this end's keys (distributed/keys); empty: none.
   const std::string& keys() const { return keys_; }
   // Empty: that of the keys, or the default one (distributed/job_token.h).
@@ -178,6 +180,7 @@ class JobFlags {
   std::string batch_norm_ = "global";
   bool allow_batch_cut_ = false;
   bool insecure_network_ = false;
+  std::string transport_;
   std::string keys_;
   std::string token_file_;
   double stall_timeout_seconds_ = 60;

@@ -20,6 +20,15 @@ CLI::Option* AddOutputFormat(CLI::App& app, std::string& format) {
       });
 }
 
+CLI::Option* AddTransport(CLI::App& app, std::string& transport) {
+  return app
+      .add_option("--transport", transport,
+                  "auto: messages between workers of one machine and user go through memory that "
+                  "they share. sockets: through gRPC, as between machines (default auto)")
+      ->type_name("auto|sockets")
+      ->check(CLI::IsMember({"auto", kSocketTransport}).description(""));
+}
+
 CLI::Option* AddLogLevel(CLI::App& app, std::string& level) {
   return app
       .add_option("--log-level", level,

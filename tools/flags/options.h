@@ -21,6 +21,10 @@ inline constexpr char kWithoutEffect[] = "without effect here, taken as train ha
 // --output text|json.
 CLI::Option* AddOutputFormat(CLI::App& app, std::string& format);
 
+// --transport auto|sockets: what messages between workers of one machine go through. Empty: auto.
+inline constexpr char kSocketTransport[] = "sockets";
+CLI::Option* AddTransport(CLI::App& app, std::string& transport);
+
 // --log-level LEVEL, into the name of one (platform/log.h).
 CLI::Option* AddLogLevel(CLI::App& app, std::string& level);
 

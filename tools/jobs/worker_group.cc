@@ -22,7 +22,8 @@ namespace {
 absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec& cluster,
                                                               const std::vector<int>& order,
                                                               const LossDetection& detection,
-                                                              const std::string& token) {
+                                                              const std::string& token,
+                                                              const std::string& transport) {
   LocalClusterOptions options;
   options.detection = detection;
   options.token = token;
@@ -39,6 +40,9 @@ absl::StatusOr<std::unique_ptr<WorkerCluster>> StartProcesses(const ClusterSpec&
   }
   options.command.insert(options.command.end(),
                          {"--log-level", LogLevelNames()[static_cast<size_t>(CurrentLogLevel())]});
+  if (!transport.empty()) {
+    options.command.insert(options.command.end(), {"--transport", transport});
+  }
   options.workers = static_cast<int>(order.size());
   for (const int worker : order) {
     const WorkerSpec& spec = cluster.workers[static_cast<size_t>(worker)];
@@ -99,7 +103,8 @@ absl::StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Launch(
     const std::string token = options.may_be_joined ? group->network_.token : "";
     auto processes = flags.connects() ? Connect(flags, cluster, order, options.detection,
                                                 options.attended_patience, group->network_)
-                                      : StartProcesses(cluster, order, options.detection, token);
+                                      : StartProcesses(cluster, order, options.detection, token,
+                                                       flags.transport());
     if (!processes.ok()) return NotConnected(processes.status());
     group->processes_ = *std::move(processes);
     clients = group->processes_->clients();
