@@ -56,9 +56,10 @@ struct CurveCase {
   std::string model;
   std::string optimizer;
   double learning_rate;
-  // The loss of lenet_mnist with sgd climbs to 2.75 at step 11, where one flipped near-tie (a ReLU
-  // or a maximum) parts two runs for good. Whether it flips hangs on the last bit, so this curve is
-  // run in the mode that fixes the bits.
+  // In a curve of lenet_mnist one flipped near-tie (a ReLU or a maximum) parts two runs for good:
+  // with sgd at step 11, where the loss climbs to 2.75, with momentum at step 44, where some
+  // numbers of micro-batches come to gaps of 0.003 and others stay below 1e-6. Whether it flips
+  // hangs on the last bit, so these curves are run in the mode that fixes the bits.
   bool strict = false;
 };
 
@@ -93,8 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
         CurveCase{"mlp_mnist", "nesterov", 0.01}, CurveCase{"mlp_mnist", "sgd_wd", 0.1},
         CurveCase{"mlp_mnist", "adam", 0.001}, CurveCase{"mlp_mnist", "adamw", 0.001},
         CurveCase{"mlp_mnist", "adagrad", 0.01}, CurveCase{"mlp_mnist", "rmsprop", 0.001},
-        CurveCase{"lenet_mnist", "sgd", 0.05, true}, CurveCase{"lenet_mnist", "momentum", 0.01},
-        CurveCase{"lenet_mnist", "adam", 0.001}),
+        CurveCase{"lenet_mnist", "sgd", 0.05, true},
+        CurveCase{"lenet_mnist", "momentum", 0.01, true}, CurveCase{"lenet_mnist", "adam", 0.001}),
     [](const auto& info) { return info.param.model + "_" + info.param.optimizer; });
 
 class FirstGradients : public ::testing::TestWithParam<std::string> {};

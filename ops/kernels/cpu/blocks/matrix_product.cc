@@ -7,9 +7,11 @@
 
 #include "ops/kernels/cpu/blocks/onednn.h"
 #include "ops/kernels/cpu/blocks/operand.h"
+#include "ops/kernels/cpu/blocks/packed_product.h"
 #include "ops/kernels/cpu/blocks/parallel.h"
 #include "ops/kernels/cpu/blocks/widened.h"
 #include "ops/kernels/cpu/blocks/workspace.h"
+#include "platform/cpu_info.h"
 #include "platform/status_macros.h"
 
 namespace weft::cpu {
@@ -136,6 +138,19 @@ BiasMode BiasModeOf(const MatrixProduct& product) {
       product.c_row_stride == 0 && (product.c_column_stride == 1 || product.n == 1);
   return one_row && product.alpha == 1.0f && product.beta == 1.0f ? BiasMode::kFused
                                                                   : BiasMode::kPrefilled;
+}
+
+// Rows [begin, end) of Y become beta C.
+void FillWithC(const KernelContext& context, const MatrixProduct& product, int64_t begin,
+               int64_t end) {
+  const float* c = Input<float>(context, 2);
+  float* y = Output<float>(context, 0);
+  for (int64_t i = begin; i < end; ++i) {
+    for (int64_t j = 0; j < product.n; ++j) {
+      y[i * product.n + j] =
+          product.beta * c[i * product.c_row_stride + j * product.c_column_stride];
+    }
+  }
 }
 
 // A matrix operand, of which the last two axes are [rows, columns] whatever its storage order.
@@ -270,7 +285,7 @@ class OnednnProduct final : public Kernel {
       const void* plain = b_.At(context.inputs[1], static_cast<int64_t>(i) * cut_.size);
       WEFT_ASSIGN_OR_RETURN(packed_[i], weights_[i].Get(plain));
     }
-    if (bias_mode_ == BiasMode::kPrefilled) Prefill(context);
+    if (bias_mode_ == BiasMode::kPrefilled) FillWithC(context, product_, 0, product_.m);
     for (Lane& lane : lanes_) lane.status = absl::OkStatus();
     ParallelForSlots(static_cast<int>(lanes_.size()), cut_.count(),
                      std::max(cut_.nanoseconds, 2 * kNanosecondsPerThread), 1,
@@ -390,17 +405,6 @@ class OnednnProduct final : public Kernel {
     return call.Run({a, weights, y, scratchpad, bias_.At(context.inputs[2], first)});
   }
 
-  void Prefill(const KernelContext& context) const {
-    const float* c = Input<float>(context, 2);
-    float* y = Output<float>(context, 0);
-    for (int64_t i = 0; i < product_.m; ++i) {
-      for (int64_t j = 0; j < product_.n; ++j) {
-        y[i * product_.n + j] =
-            product_.beta * c[i * product_.c_row_stride + j * product_.c_column_stride];
-      }
-    }
-  }
-
   const MatrixProduct product_;
   const dnnl::memory::data_type type_;
   const BiasMode bias_mode_;
@@ -413,8 +417,118 @@ class OnednnProduct final : public Kernel {
   std::vector<const void*> packed_;     // of this run
 };
 
+// ---- Our own float32.
+
+class PackedKernel final : public Kernel {
+ public:
+  static absl::StatusOr<std::unique_ptr<Kernel>> Create(const PrepareContext& context,
+                                                        const MatrixProduct& product) {
+    auto kernel = std::make_unique<PackedKernel>(context, product);
+    WEFT_RETURN_IF_ERROR(kernel->Prepare(context.InputIsConstant(1)));
+    return kernel;
+  }
+
+  PackedKernel(const PrepareContext& context, const MatrixProduct& product)
+      : product_(product),
+        offsets_(OffsetsOf(product)),
+        bias_mode_(BiasModeOf(product)),
+        threads_(context.threads()) {
+    const int64_t count = matrices();
+    nanoseconds_ = NanosecondsOf(product_) / static_cast<double>(count);
+    // Threads share the matrices, or each matrix where these are few and large.
+    constexpr int64_t kEven = 4;
+    const bool is_even = count % threads_ == 0 || count >= kEven * threads_;
+    shares_matrices_ = count > 1 && (is_even || nanoseconds_ < 2 * kNanosecondsPerThread);
+  }
+
+  absl::Status Run(const KernelContext& context) override {
+    if (bias_mode_ == BiasMode::kPrefilled) Prefill(context);
+    const auto run = [&](int lane, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) RunMatrix(context, lanes_[lane], i);
+    };
+    if (shares_matrices_) {
+      ParallelForSlots(threads_, matrices(), nanoseconds_, 1, run);
+    } else {
+      run(0, 0, matrices());
+    }
+    return absl::OkStatus();
+  }
+
+  size_t workspace_bytes() const override { return layout_.total(); }
+  size_t retained_bytes() const override { return lanes_[0].retained_bytes(); }
+
+ private:
+  int64_t matrices() const { return static_cast<int64_t>(offsets_.a.size()); }
+
+  absl::Status Prepare(bool constant) {
+    StridedProduct one;
+    one.m = product_.m;
+    one.n = product_.n;
+    one.k = product_.k;
+    one.a_row_stride = product_.trans_a ? 1 : product_.k;
+    one.a_depth_stride = product_.trans_a ? product_.m : 1;
+    one.b_depth_stride = product_.trans_b ? 1 : product_.n;
+    one.b_column_stride = product_.trans_b ? product_.k : 1;
+    one.y_row_stride = product_.n;
+    one.alpha = product_.alpha;
+    const int lanes = shares_matrices_ ? UsefulThreads(threads_, matrices(), nanoseconds_) : 1;
+    for (int i = 0; i < lanes; ++i) {
+      // Weights with a batch stay as they are: constant ones are rare.
+      WEFT_ASSIGN_OR_RETURN(PackedProduct packed,
+                            PackedProduct::Create(one, shares_matrices_ ? 1 : threads_,
+                                                  constant && matrices() == 1, layout_));
+      lanes_.push_back(std::move(packed));
+    }
+    return absl::OkStatus();
+  }
+
+  void RunMatrix(const KernelContext& context, PackedProduct& packed, int64_t i) const {
+    float* const y = Output<float>(context, 0) + i * product_.m * product_.n;
+    const bool is_fused = bias_mode_ == BiasMode::kFused;
+    const float* const added = is_fused ? Input<float>(context, 2) : y;
+    packed.Run(Input<float>(context, 0) + offsets_.a[i], Input<float>(context, 1) + offsets_.b[i],
+               bias_mode_ == BiasMode::kNone ? nullptr : added, is_fused ? 0 : product_.n, y,
+               context.workspace);
+  }
+
+  void Prefill(const KernelContext& context) const {
+    ParallelFor(threads_, product_.m, 0.5 * static_cast<double>(product_.n), 1,
+                [&](int64_t begin, int64_t end) { FillWithC(context, product_, begin, end); });
+  }
+
+  const MatrixProduct product_;
+  const BatchOffsets offsets_;
+  const BiasMode bias_mode_;
+  const int threads_;
+  double nanoseconds_ = 0;        // of a matrix
+  bool shares_matrices_ = false;  // else threads share the work of each
+  WorkspaceLayout layout_;
+  std::vector<PackedProduct> lanes_;  // one per thread that takes matrices
+};
+
 // oneDNN takes twelve axes.
 constexpr int kMaxBatchAxes = 10;
+
+// Read from ops/kernels/cpu/linear:product_benchmark. oneDNN's kernels for AVX-512 attain more than
+// ours in most products. But a call of it costs half a microsecond, and a plain B whose rows are
+// multiples of 4 KiB apart takes it half as long again. Without AVX-512 its products of many rows
+// gain little from a second thread.
+ProductBy ChooseProduct(const PrepareContext& context, const MatrixProduct& product) {
+  static const bool kHasAvx512 = EffectiveInstructionSet() >= InstructionSet::kAvx512Core;
+  const double size = static_cast<double>(product.m * product.n) * static_cast<double>(product.k);
+  const bool is_constant = context.InputIsConstant(1);
+  const bool has_rows = !is_constant && !product.trans_b;  // B's, of n elements
+  if (size <= (kHasAvx512 ? 64e3 : 256e3)) return ProductBy::kPacked;
+  if (kHasAvx512) {
+    const bool is_crowded = has_rows && product.n % 1024 == 0 && product.m >= 32;
+    return is_crowded && product.m <= 256 ? ProductBy::kPacked : ProductBy::kOnednn;
+  }
+  const bool has_few_rows =
+      product.m >= 2 && ((has_rows && product.m <= 4) || (is_constant && product.m <= 8));
+  const bool is_shared = context.threads() > 1 && product.m >= 256 &&
+                         NanosecondsOf(product) >= 4 * kNanosecondsPerThread;
+  return has_few_rows || is_shared ? ProductBy::kPacked : ProductBy::kOnednn;
+}
 
 // 16-bit floats, with elements to sum.
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareHalfProduct(const PrepareContext& context,
@@ -476,7 +590,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareLoopProduct(const PrepareContext&
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareMatrixProduct(const PrepareContext& context,
-                                                             const MatrixProduct& product) {
+                                                             const MatrixProduct& product,
+                                                             ProductBy by) {
   const MatrixProduct simple = Simplified(product);
   const bool empty = simple.m == 0 || simple.n == 0 || simple.k == 0 ||
                      simple.a_batch.num_elements() == 0 || simple.b_batch.num_elements() == 0;
@@ -486,6 +601,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareMatrixProduct(const PrepareContex
     return PrepareLoopProduct(context, simple);
   }
   if (is_half) return PrepareHalfProduct(context, simple);
+  if (by == ProductBy::kFastest) by = ChooseProduct(context, simple);
+  if (by == ProductBy::kPacked) return PackedKernel::Create(context, simple);
   return CatchOnednn(context, [&] { return OnednnProduct::Create(context, simple); });
 }
 

@@ -35,10 +35,19 @@ struct MatrixProduct {
 // alike.
 MatrixProduct Simplified(const MatrixProduct& product);
 
-// float32 through oneDNN, which packs a constant B once, and bfloat16 where the processor
-// multiplies it; elsewhere the 16-bit floats as float32, rounded once; other types by plain loops.
+// Who computes a product of float32.
+enum class ProductBy : uint8_t {
+  kFastest,  // the one that was measured to be faster for such a product
+  kOnednn,
+  kPacked,  // packed_product.h: a row's bits do not depend on the other rows or on threads
+};
+
+// float32 by our own kernels or oneDNN, which pack a constant B once, and bfloat16 where the
+// processor multiplies it; elsewhere the 16-bit floats as float32, rounded once; other types by
+// plain loops. `by` is for tests and benchmarks.
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareMatrixProduct(const PrepareContext& context,
-                                                             const MatrixProduct& product);
+                                                             const MatrixProduct& product,
+                                                             ProductBy by = ProductBy::kFastest);
 
 // The same for operands without elements to sum: fills Y with beta C, or zeros.
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareLoopProduct(const PrepareContext& context,
