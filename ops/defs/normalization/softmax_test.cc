@@ -49,7 +49,9 @@ TEST_P(SoftmaxTest, LongRowsAndColumns) {
 }
 
 TEST_P(SoftmaxTest, ShortRowsAreTheSameAloneAndBesideOthers) {
-  for (const int64_t size : {16, 48, 128, 512}) {
+  std::vector<int64_t> sizes = {48, 77, 128, 197, 255, 256, 257, 511, 512, 513};
+  for (int64_t size = 1; size <= 40; ++size) sizes.push_back(size);
+  for (const int64_t size : sizes) {
     const Tensor x = RandomTensor({7, size}, 1, -5, 5);
     EXPECT_TRUE(CheckKernelAgainstReference(Case(x, 1), kTolerance)) << size;
     const Tensor all = RunOp(Case(x, 1))->at(0);
@@ -78,6 +80,21 @@ TEST_P(SoftmaxTest, NanReachesItsWholeRow) {
     EXPECT_TRUE(std::isnan(y.data<float>()[0]));
     EXPECT_TRUE(std::isnan(y.data<float>()[2]));
     EXPECT_FALSE(std::isnan(y.data<float>()[3]));
+  }
+}
+
+// Lanes behind a row do not count, though all of the row is as low as they are.
+TEST(Softmax, RowsWithoutFiniteNumbers) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const int64_t size : {1, 3, 8, 16, 21, 50}) {
+    std::vector<float> values(2 * size, -infinity);
+    values[size] = 1;
+    const Tensor x = Tensor::Of<float>({2, size}, values);
+    const Tensor y = RunOp({.op = "Softmax", .inputs = {x}})->at(0);
+    for (int64_t i = 0; i < size; ++i) {
+      EXPECT_TRUE(std::isnan(y.data<float>()[i])) << size;
+      EXPECT_EQ(y.data<float>()[size + i], i == 0 ? 1 : 0) << size;
+    }
   }
 }
 
@@ -145,6 +162,15 @@ TEST(SoftmaxGrad, AgreesWithTheReference) {
       EXPECT_TRUE(CheckKernelAgainstReference(op_case));
       EXPECT_TRUE(CheckSharding(op_case, {.min_splits = 4}));
     }
+  }
+}
+
+TEST(SoftmaxGrad, RowsOfAnyLengthAgreeWithTheReference) {
+  for (int64_t size = 1; size <= 40; ++size) {
+    const OpCase op_case{.domain = "ai.weft",
+                         .op = "SoftmaxGrad",
+                         .inputs = {RandomTensor({5, size}, 1), RandomTensor({5, size}, 2)}};
+    EXPECT_TRUE(CheckKernelAgainstReference(op_case));
   }
 }
 

@@ -46,11 +46,11 @@ void BM_Unary(benchmark::State& state, UnaryOp op) {
   SetRates(state, state.range(0), 2);
 }
 BENCHMARK_CAPTURE(BM_Unary, Relu, UnaryOp::kRelu)->Arg(4 << 10)->Arg(256 << 10)->Arg(16 << 20);
-BENCHMARK_CAPTURE(BM_Unary, Exp, UnaryOp::kExp)->Arg(4 << 10);
-BENCHMARK_CAPTURE(BM_Unary, Erf, UnaryOp::kErf)->Arg(4 << 10);
-BENCHMARK_CAPTURE(BM_Unary, Sigmoid, UnaryOp::kSigmoid)->Arg(4 << 10);
-BENCHMARK_CAPTURE(BM_Unary, Tanh, UnaryOp::kTanh)->Arg(4 << 10);
-BENCHMARK_CAPTURE(BM_Unary, Log, UnaryOp::kLog)->Arg(4 << 10);
+BENCHMARK_CAPTURE(BM_Unary, Exp, UnaryOp::kExp)->Arg(4 << 10)->Arg(16 << 20);
+BENCHMARK_CAPTURE(BM_Unary, Erf, UnaryOp::kErf)->Arg(4 << 10)->Arg(16 << 20);
+BENCHMARK_CAPTURE(BM_Unary, Sigmoid, UnaryOp::kSigmoid)->Arg(4 << 10)->Arg(16 << 20);
+BENCHMARK_CAPTURE(BM_Unary, Tanh, UnaryOp::kTanh)->Arg(4 << 10)->Arg(16 << 20);
+BENCHMARK_CAPTURE(BM_Unary, Log, UnaryOp::kLog)->Arg(4 << 10)->Arg(16 << 20);
 
 void BM_Binary(benchmark::State& state, BinaryOp op) {
   const std::vector<float> a = Values(state.range(0));
@@ -99,8 +99,32 @@ void BM_Softmax(benchmark::State& state, SoftmaxOp op) {
   }
   SetRates(state, rows * size, 2);
 }
-BENCHMARK_CAPTURE(BM_Softmax, Softmax, SoftmaxOp::kSoftmax)->Args({128, 10})->Args({128, 128});
+BENCHMARK_CAPTURE(BM_Softmax, Softmax, SoftmaxOp::kSoftmax)
+    ->Args({128, 2})
+    ->Args({128, 10})
+    ->Args({128, 21})
+    ->Args({128, 128})
+    ->Args({128, 197})
+    ->Args({128, 1000})
+    ->Args({16, 32000});
 BENCHMARK_CAPTURE(BM_Softmax, SoftmaxGrad, SoftmaxOp::kSoftmaxGrad)->Args({128, 128});
+
+// [size, columns], normalized over `size`.
+void BM_SoftmaxColumns(benchmark::State& state, SoftmaxOp op) {
+  const int64_t size = state.range(0);
+  const int64_t columns = state.range(1);
+  const std::vector<float> x = Values(size * columns);
+  std::vector<float> y(x.size());
+  for (auto _ : state) {
+    SoftmaxColumns(op, x.data(), x.data(), y.data(), columns, size, columns);
+    benchmark::ClobberMemory();
+  }
+  SetRates(state, size * columns, 2);
+}
+BENCHMARK_CAPTURE(BM_SoftmaxColumns, Softmax, SoftmaxOp::kSoftmax)
+    ->Args({4, 256})
+    ->Args({21, 256})
+    ->Args({128, 256});
 
 }  // namespace
 }  // namespace weft::cpu

@@ -26,7 +26,7 @@ View ViewOf(const PrepareContext& context) {
   return {shape.ProductOf(0, axis), shape.dim(axis), shape.ProductOf(axis + 1, shape.rank())};
 }
 
-constexpr double kNanosecondsPerElement = 1.5;
+constexpr double kNanosecondsPerElement = 0.6;
 constexpr int64_t kColumnsPerTask = 256;
 
 void RunFloat(SoftmaxOp op, const View& view, int threads, const float* a, const float* b,

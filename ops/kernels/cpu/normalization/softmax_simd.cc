@@ -19,6 +19,12 @@ namespace HWY_NAMESPACE {
 using D = FloatTag;
 using V = FloatVector;
 
+// The first `count` lanes, or all.
+HWY_INLINE void StoreUpTo(D d, V value, float* to, size_t count) {
+  if (count == hn::Lanes(d)) return hn::StoreU(value, d, to);
+  StorePart(d, value, to, count);
+}
+
 // ---- Rows.
 
 float Largest(const float* x, size_t n) {
@@ -65,9 +71,26 @@ void SoftmaxRow(const float* x, float* out, size_t n) {
   MapOne(out, out, n, [&](D, V v) HWY_ATTR { return hn::Mul(v, scale); });
 }
 
-// A row of few whole vectors, or two at once: most of its time would go into waiting for the one
-// number that the row's vectors come down to, its largest element or its sum. The bits of a row are
-// the same alone and beside another.
+// x + i as a vector; below all numbers in the lanes behind x + n.
+HWY_INLINE V LoadOrLowest(const float* x, size_t i, size_t n) {
+  const D d;
+  if (i + hn::Lanes(d) <= n) return hn::LoadU(d, x + i);
+  const V lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  return hn::IfThenElse(hn::FirstN(d, n - i), LoadPart(d, x + i, n - i), lowest);
+}
+
+// A row of at most one vector.
+HWY_INLINE void SoftmaxVector(const float* x, float* out, size_t n) {
+  const D d;
+  const V values = LoadOrLowest(x, 0, n);
+  const V e = ExpOfNegative(d, hn::Sub(values, hn::MaxOfLanes(d, values)));
+  const V y = hn::Mul(e, hn::Div(hn::Set(d, 1.0f), hn::SumOfLanes(d, e)));
+  StoreUpTo(d, y, out, n);
+}
+
+// A row of few vectors, or two at once: most of its time would go into waiting for the one number
+// that the row's vectors come down to, its largest element or its sum. The bits of a row are the
+// same alone and beside another.
 template <bool kTwo>
 HWY_INLINE void SoftmaxShortRows(const float* x, float* out, size_t n) {
   const D d;
@@ -77,35 +100,43 @@ HWY_INLINE void SoftmaxShortRows(const float* x, float* out, size_t n) {
   V largest = hn::LoadU(d, x);
   V largest1 = kTwo ? hn::LoadU(d, x1) : largest;
   for (size_t i = lanes; i < n; i += lanes) {
-    largest = hn::Max(largest, hn::LoadU(d, x + i));
-    if (kTwo) largest1 = hn::Max(largest1, hn::LoadU(d, x1 + i));
+    largest = hn::Max(largest, LoadOrLowest(x, i, n));
+    if (kTwo) largest1 = hn::Max(largest1, LoadOrLowest(x1, i, n));
   }
   largest = hn::MaxOfLanes(d, largest);
   largest1 = hn::MaxOfLanes(d, largest1);
   V sum = hn::Zero(d);
   V sum1 = sum;
-  const auto add = [&](const float* from, V shift, float* to, V& total) HWY_ATTR {
-    const V e = ExpOfNegative(d, hn::Sub(hn::LoadU(d, from), shift));
+  const auto add = [&](const float* from, size_t i, V shift, float* to, V& total) HWY_ATTR {
+    const V e = ExpOfNegative(d, hn::Sub(LoadOrLowest(from, i, n), shift));
     total = hn::Add(total, e);
-    hn::StoreU(e, d, to);
+    StoreUpTo(d, e, to + i, std::min(lanes, n - i));
   };
   for (size_t i = 0; i < n; i += lanes) {
-    add(x + i, largest, out + i, sum);
-    if (kTwo) add(x1 + i, largest1, out1 + i, sum1);
+    add(x, i, largest, out, sum);
+    if (kTwo) add(x1, i, largest1, out1, sum1);
   }
   const V one = hn::Set(d, 1.0f);
   const V scale = hn::Div(one, hn::SumOfLanes(d, sum));
   const V scale1 = hn::Div(one, hn::SumOfLanes(d, sum1));
+  const auto multiply = [&](float* to, size_t i, V by) HWY_ATTR {
+    const size_t count = std::min(lanes, n - i);
+    StoreUpTo(d, hn::Mul(LoadUpTo(d, to + i, count), by), to + i, count);
+  };
   for (size_t i = 0; i < n; i += lanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(d, out + i), scale), d, out + i);
-    if (kTwo) hn::StoreU(hn::Mul(hn::LoadU(d, out1 + i), scale1), d, out1 + i);
+    multiply(out, i, scale);
+    if (kTwo) multiply(out1, i, scale1);
   }
 }
 
 void SoftmaxRowsOf(const float* x, float* out, int64_t rows, size_t n) {
   constexpr size_t kMaxVectors = 32;
   const size_t lanes = hn::Lanes(D());
-  if (n % lanes != 0 || n > kMaxVectors * lanes) {
+  if (n <= lanes) {
+    for (int64_t r = 0; r < rows; ++r) SoftmaxVector(x + r * n, out + r * n, n);
+    return;
+  }
+  if (n > kMaxVectors * lanes) {
     for (int64_t r = 0; r < rows; ++r) SoftmaxRow(x + r * n, out + r * n, n);
     return;
   }
@@ -124,6 +155,12 @@ void LogSoftmaxRow(const float* x, float* out, size_t n) {
 
 void SoftmaxGradRow(const float* dy, const float* y, float* out, size_t n) {
   const D d;
+  if (n <= hn::Lanes(d)) {
+    const V g = LoadUpTo(d, dy, n);
+    const V p = LoadUpTo(d, y, n);
+    const V mean1 = hn::SumOfLanes(d, hn::Mul(g, p));
+    return StoreUpTo(d, hn::Mul(p, hn::Sub(g, mean1)), out, n);
+  }
   const double sum = SumVectors(n, [&](size_t i, size_t count) HWY_ATTR {
     return hn::Mul(LoadUpTo(d, dy + i, count), LoadUpTo(d, y + i, count));
   });
@@ -177,11 +214,6 @@ HWY_INLINE V SumDown(int64_t size, int64_t stride, Fn fn) {
   return total;
 }
 
-HWY_INLINE void StoreUpTo(D d, V value, float* to, size_t count) {
-  if (count == hn::Lanes(d)) return hn::StoreU(value, d, to);
-  StorePart(d, value, to, count);
-}
-
 HWY_INLINE V LargestDown(const float* x, size_t count, int64_t size, int64_t stride) {
   const D d;
   V largest = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -198,16 +230,28 @@ HWY_INLINE V SumExpDown(const float* x, V largest, size_t count, int64_t size, i
   });
 }
 
-void ForwardColumns(bool log, const float* x, float* out, size_t count, int64_t size,
-                    int64_t stride) {
+void SoftmaxColumnsOf(const float* x, float* out, size_t count, int64_t size, int64_t stride) {
   const D d;
   const V largest = LargestDown(x, count, size, stride);
-  const V sum = SumExpDown(x, largest, count, size, stride);
-  const V log_sum = Log(d, sum);
+  const V sum = SumDown(size, stride, [&](int64_t at) HWY_ATTR {
+    const V e = ExpOfNegative(d, hn::Sub(LoadUpTo(d, x + at, count), largest));
+    StoreUpTo(d, e, out + at, count);
+    return e;
+  });
+  const V scale = hn::Div(hn::Set(d, 1.0f), sum);
+  for (int64_t k = 0; k < size; ++k) {
+    float* const at = out + k * stride;
+    StoreUpTo(d, hn::Mul(LoadUpTo(d, at, count), scale), at, count);
+  }
+}
+
+void LogSoftmaxColumnsOf(const float* x, float* out, size_t count, int64_t size, int64_t stride) {
+  const D d;
+  const V largest = LargestDown(x, count, size, stride);
+  const V log_sum = Log(d, SumExpDown(x, largest, count, size, stride));
   for (int64_t k = 0; k < size; ++k) {
     const V shifted = hn::Sub(LoadUpTo(d, x + k * stride, count), largest);
-    const V y = log ? hn::Sub(shifted, log_sum) : hn::Div(ExpOfNegative(d, shifted), sum);
-    StoreUpTo(d, y, out + k * stride, count);
+    StoreUpTo(d, hn::Sub(shifted, log_sum), out + k * stride, count);
   }
 }
 
@@ -230,12 +274,13 @@ void Columns(SoftmaxOp op, const float* a, const float* b, float* out, int64_t c
              int64_t size, int64_t stride) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const bool log = op == SoftmaxOp::kLogSoftmax || op == SoftmaxOp::kLogSoftmaxGrad;
-  const bool forward = op == SoftmaxOp::kSoftmax || op == SoftmaxOp::kLogSoftmax;
+  const bool log = op == SoftmaxOp::kLogSoftmaxGrad;
   for (int64_t c = 0; c < columns; c += lanes) {
     const size_t count = static_cast<size_t>(std::min(lanes, columns - c));
-    if (forward) {
-      ForwardColumns(log, a + c, out + c, count, size, stride);
+    if (op == SoftmaxOp::kSoftmax) {
+      SoftmaxColumnsOf(a + c, out + c, count, size, stride);
+    } else if (op == SoftmaxOp::kLogSoftmax) {
+      LogSoftmaxColumnsOf(a + c, out + c, count, size, stride);
     } else {
       BackwardColumns(log, a + c, b + c, out + c, count, size, stride);
     }
