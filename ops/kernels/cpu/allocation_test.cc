@@ -61,7 +61,21 @@ TEST(Allocation, RunsAllocateNothing) {
   const Tensor x = RandomTensor({64, 10}, 1);
   const Tensor row = RandomTensor({10}, 2);
   const Tensor labels = RandomTensor({64}, 3, 0, 10, DType::kInt64);
+  const Tensor image = RandomTensor({2, 3, 9, 8}, 4);
+  const Attributes window = {{"kernel_shape", std::vector<int64_t>{3, 3}},
+                             {"pads", std::vector<int64_t>{1, 1, 1, 1}}};
   const std::vector<OpCase> cases = {
+      {.op = "MaxPool", .attributes = window, .inputs = {image}},
+      {.op = "MaxPool", .attributes = window, .inputs = {image}, .outputs = {true, true}},
+      {.domain = "ai.weft",
+       .op = "MaxPoolGrad",
+       .attributes = window,
+       .inputs = {image, image, image}},
+      {.op = "AveragePool", .attributes = window, .inputs = {image}},
+      {.domain = "ai.weft",
+       .op = "AveragePoolGrad",
+       .attributes = window,
+       .inputs = {image, Int64s({2, 3, 9, 8})}},
       {.op = "Add", .inputs = {x, row}},
       {.op = "Mul", .inputs = {Cast(x, DType::kFloat64), Cast(row, DType::kFloat64)}},
       {.op = "Pow", .inputs = {x, row}},
