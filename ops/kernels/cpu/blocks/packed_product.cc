@@ -10,9 +10,9 @@
 namespace weft::cpu {
 namespace {
 
-// A chunk of packed B, in floats: it stays in the last-level cache.
-constexpr int64_t kChunkFloats = int64_t{1} << 20;
-constexpr int64_t kChunkDepth = 4 * kProductDepth;
+// A chunk of packed B, in floats: it stays in the second-level cache, or is read from the last.
+constexpr int64_t kChunkFloats = int64_t{1} << 18;
+constexpr int64_t kChunkDepth = kProductDepth;
 // Panels of A in a piece at most: with kProductDepth they stay in the second-level cache.
 constexpr int64_t kPieceRowPanels = 12;
 // Panels of B in a piece at least: fewer do not pay for packing A.
@@ -146,21 +146,22 @@ void PackedProduct::RunChunk(const Operands& run, const Chunk& chunk) {
   });
 }
 
-// A few panels at a time, so that more than a cache line of a row is read at once.
 void PackedProduct::PackChunk(const float* b, const Chunk& chunk, float* packed) const {
-  constexpr int64_t kPanels = 4;
+  // So much of a row is read at once.
+  constexpr int64_t kPanels = 8;
   const int64_t depth = chunk.depth_end - chunk.depth;
   const int64_t columns = chunk.column_end - chunk.column;
   const int64_t width = kPanels * tile_.columns;
   const double nanoseconds = kNanosecondsPerPacked * static_cast<double>(width * depth);
   ParallelFor(threads_, CeilOf(columns, width), nanoseconds, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      for (int64_t k = 0; k < depth; k += kProductDepth) {
-        for (int64_t j = i * width; j < std::min(columns, (i + 1) * width); j += tile_.columns) {
-          PackColumns(b, chunk.depth + k, std::min(kProductDepth, depth - k), chunk.column + j,
-                      std::min(tile_.columns, columns - j), packed + j * depth + k * tile_.columns);
-        }
-      }
+    const int64_t first = begin * width;
+    const int64_t count = std::min(columns, end * width) - first;
+    for (int64_t k = 0; k < depth; k += kProductDepth) {
+      PackPanels(b + (chunk.depth + k) * product_.b_depth_stride +
+                     (chunk.column + first) * product_.b_column_stride,
+                 product_.b_column_stride, product_.b_depth_stride, count,
+                 std::min(kProductDepth, depth - k), packed + first * depth + k * tile_.columns,
+                 depth * tile_.columns);
     }
   });
 }

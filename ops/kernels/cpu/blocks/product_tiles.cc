@@ -123,6 +123,28 @@ void Pack(const float* from, int64_t line_stride, int64_t depth_stride, int64_t 
   }
 }
 
+// Rows of B are read from end to end, since memory is read ahead along them.
+void PackAllPanels(const float* from, int64_t column_stride, int64_t depth_stride, int64_t columns,
+                   int64_t depth, float* to, int64_t panel_stride) {
+  const FloatTag d;
+  const int64_t whole = column_stride == 1 ? columns / kTileColumns : 0;
+  for (int64_t k = 0; k < depth && whole > 0; ++k) {
+    const float* row = from + k * depth_stride;
+    float* out = to + k * kTileColumns;
+    for (int64_t p = 0; p < whole; ++p, row += kTileColumns, out += panel_stride) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        hn::Store(hn::LoadU(d, row + v * kLanes), d, out + v * kLanes);
+      }
+    }
+  }
+  for (int64_t j = whole * kTileColumns; j < columns; j += kTileColumns) {
+    Pack(from + j * column_stride, column_stride, depth_stride,
+         std::min<int64_t>(kTileColumns, columns - j), depth, to + j / kTileColumns * panel_stride,
+         kTileColumns);
+  }
+}
+
 // ---- Multiplying.
 
 struct TilePlace {
@@ -373,6 +395,7 @@ namespace weft::cpu {
 
 HWY_EXPORT(Tile);
 HWY_EXPORT(Pack);
+HWY_EXPORT(PackAllPanels);
 HWY_EXPORT(Multiply);
 
 ProductTile TileOfProduct() { return HWY_DYNAMIC_DISPATCH(Tile)(); }
@@ -380,6 +403,12 @@ ProductTile TileOfProduct() { return HWY_DYNAMIC_DISPATCH(Tile)(); }
 void PackPanel(const float* from, int64_t line_stride, int64_t depth_stride, int64_t count,
                int64_t depth, float* to, int64_t step) {
   HWY_DYNAMIC_DISPATCH(Pack)(from, line_stride, depth_stride, count, depth, to, step);
+}
+
+void PackPanels(const float* from, int64_t column_stride, int64_t depth_stride, int64_t columns,
+                int64_t depth, float* to, int64_t panel_stride) {
+  HWY_DYNAMIC_DISPATCH(PackAllPanels)
+  (from, column_stride, depth_stride, columns, depth, to, panel_stride);
 }
 
 void MultiplyBlock(const BlockProduct& block) { HWY_DYNAMIC_DISPATCH(Multiply)(block); }

@@ -36,6 +36,11 @@ struct RowPanels {
 void PackPanel(const float* from, int64_t line_stride, int64_t depth_stride, int64_t count,
                int64_t depth, float* to, int64_t step);
 
+// Packs columns of B into panels of a tile's columns, `panel_stride` apart: element [k, j] is at
+// from[k * depth_stride + j * column_stride].
+void PackPanels(const float* from, int64_t column_stride, int64_t depth_stride, int64_t columns,
+                int64_t depth, float* to, int64_t panel_stride);
+
 // Y[rows, columns] = alpha A B + added, at most kProductDepth deep. An element is `added` plus
 // alpha times the sum of its products in the order of their depth, fused where the instruction set
 // has that: the same bits whatever the rows and columns beside it, and whatever is packed.

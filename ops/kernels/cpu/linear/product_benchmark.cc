@@ -111,22 +111,22 @@ class PreparedProduct {
 // FLOP per second of a tile whose operands are in the first-level cache.
 double PeakOfOneThread() {
   const ProductTile tile = TileOfProduct();
-  const Tensor a = RandomTensor({64, tile.row_step}, 1);
-  const Tensor b = RandomTensor({64, tile.columns}, 2);
+  const Tensor a = RandomTensor({256, tile.row_step}, 1);
+  const Tensor b = RandomTensor({256, tile.columns}, 2);
   Tensor y = *Tensor::Zeros(DType::kFloat32, {tile.rows, tile.columns});
   BlockProduct block;
   block.rows = tile.rows;
   block.columns = tile.columns;
-  block.depth = 64;
+  block.depth = 256;
   block.a = a.data<float>().data();
   block.b = b.data<float>().data();
   block.b_step = tile.columns;
   block.b_panel_stride = block.depth * tile.columns;
   block.y = y.mutable_data<float>().data();
   block.y_stride = tile.columns;
-  constexpr int kRuns = 2000;
+  constexpr int kRuns = 200;
   double best = 1;
-  for (int repeat = 0; repeat < 20; ++repeat) {
+  for (int repeat = 0; repeat < 200; ++repeat) {
     const double begin = Seconds(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < kRuns; ++i) MultiplyBlock(block);
     best = std::min(best, Seconds(CLOCK_THREAD_CPUTIME_ID) - begin);
