@@ -1,5 +1,8 @@
 #include "graph/graph.h"
 
+#include <algorithm>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -107,6 +110,43 @@ TEST(Graph, OrderPutsProducersFirstAndSmallIdsBefore) {
   const auto order = graph.TopologicalOrder();
   ASSERT_TRUE(order.ok());
   EXPECT_THAT(NamesOf(graph, *order), ElementsAre("early_node", "late_node", "free_node"));
+}
+
+// Nodes read any others: of those whose producers have come, the first by id is next.
+TEST(Graph, OrderIsThatOfTakingTheSmallestReadyIdEachTime) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(round);
+    Graph graph;
+    const ValueId x = graph.AddInput("x", Floats({1}));
+    std::vector<ValueId> made;
+    const int nodes = 1 + static_cast<int>(random() % 20);
+    for (int i = 0; i < nodes; ++i) made.push_back(AddOp(graph, "v", "Add", {x, x}));
+    // Producers come first in a hidden order: that of the ids in every fourth round.
+    std::vector<int> hidden(nodes);
+    std::iota(hidden.begin(), hidden.end(), 0);
+    if (round % 4 != 0) std::shuffle(hidden.begin(), hidden.end(), random);
+    for (int i = 1; i < nodes; ++i) {
+      for (ValueId& input : graph.node(graph.value(made[hidden[i]]).producer).inputs) {
+        if (random() % 3 != 0) input = made[hidden[random() % i]];
+      }
+    }
+    std::vector<NodeId> expected;
+    std::vector<bool> done(nodes);
+    while (expected.size() < static_cast<size_t>(nodes)) {
+      for (int id = 0; id < nodes; ++id) {
+        const std::vector<ValueId>& inputs = graph.node(NodeId(id)).inputs;
+        const bool is_ready = std::all_of(inputs.begin(), inputs.end(), [&](ValueId input) {
+          return input == x || done[graph.value(input).producer.value];
+        });
+        if (done[id] || !is_ready) continue;
+        done[id] = true;
+        expected.push_back(NodeId(id));
+        break;
+      }
+    }
+    EXPECT_EQ(*graph.TopologicalOrder(), expected);
+  }
 }
 
 TEST(Graph, CycleErrorNamesTheNodesOfTheCycleAlone) {

@@ -19,6 +19,14 @@ absl::Status Violation(int invariant, const Parts&... parts) {
   return absl::InternalError(absl::StrCat("invariant ", invariant, ": ", parts...));
 }
 
+// Whether both are known, and not the same.
+bool Differ(const SymbolicShape& a, const SymbolicShape& b) {
+  const std::optional<Shape> known_a = a.ToConcrete();
+  if (!known_a.has_value()) return false;
+  const std::optional<Shape> known_b = b.ToConcrete();
+  return known_b.has_value() && *known_a != *known_b;
+}
+
 // The checks come in an order in which each may rely on those before.
 class Verifier {
  public:
@@ -92,26 +100,27 @@ absl::Status Verifier::CheckGraphOutputs() {
 // Each place that defines a value is counted; then each value must be defined once, by its source.
 absl::Status Verifier::CheckDefinitions() {
   std::vector<int> definitions(graph_.value_capacity());
-  const auto define = [&](ValueId id, ValueSource source, const std::string& by) {
+  // describe() says what defines the value, and is asked only when that is wrong.
+  const auto define = [&](ValueId id, ValueSource source, const auto& describe) {
     if (!IsValue(id) || graph_.value(id).source != source) {
-      return Violation(2, by, " defines value ", id.value, ", which ",
+      return Violation(2, describe(), " defines value ", id.value, ", which ",
                        IsValue(id) ? "has another source" : "does not exist");
     }
     ++definitions[id.value];
     return absl::OkStatus();
   };
   for (const ValueId id : graph_.inputs()) {
-    WEFT_RETURN_IF_ERROR(define(id, ValueSource::kInput, "the list of inputs"));
+    WEFT_RETURN_IF_ERROR(define(id, ValueSource::kInput, [] { return "the list of inputs"; }));
   }
   for (const Variable& variable : graph_.variables()) {
     WEFT_RETURN_IF_ERROR(define(variable.value, ValueSource::kVariable,
-                                absl::StrCat("variable '", variable.name, "'")));
+                                [&] { return absl::StrCat("variable '", variable.name, "'"); }));
   }
   for (const NodeId id : nodes_) {
     const Node& node = graph_.node(id);
     for (const ValueId output : node.outputs) {
       if (!output.valid()) continue;
-      WEFT_RETURN_IF_ERROR(define(output, ValueSource::kNode, DescribeNode(node)));
+      WEFT_RETURN_IF_ERROR(define(output, ValueSource::kNode, [&] { return DescribeNode(node); }));
     }
   }
   for (const ValueId id : values_) {
@@ -192,10 +201,7 @@ absl::Status Verifier::CheckTypes(bool exact_shapes) {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (!node.outputs[i].valid() || inferred[i].type.dtype == DType::kInvalid) continue;
       const ValueDef& output = graph_.value(node.outputs[i]);
-      const std::optional<Shape> shape = output.type.shape.ToConcrete();
-      const std::optional<Shape> expected = inferred[i].type.shape.ToConcrete();
-      const bool shapes_fit =
-          !exact_shapes || !shape.has_value() || !expected.has_value() || *shape == *expected;
+      const bool shapes_fit = !exact_shapes || !Differ(output.type.shape, inferred[i].type.shape);
       if (output.type.dtype == inferred[i].type.dtype && shapes_fit) continue;
       return Violation(7, DescribeNode(node), ": output '", output.name, "' is ",
                        output.type.ToString(), ", but its shape function says ",
@@ -310,7 +316,7 @@ absl::Status Verifier::CheckStepRegion() {
 absl::Status Verifier::CheckConcrete() {
   for (const ValueId id : values_) {
     const ValueDef& value = graph_.value(id);
-    if (value.type.kind != ValueKind::kTensor || value.type.shape.ToConcrete().has_value()) {
+    if (value.type.kind != ValueKind::kTensor || value.type.shape.is_concrete()) {
       continue;
     }
     const std::string at = value.source == ValueSource::kNode

@@ -2,6 +2,7 @@
 #ifndef WEFT_TENSOR_SHAPE_H_
 #define WEFT_TENSOR_SHAPE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -101,7 +102,12 @@ class SymbolicShape {
   int rank() const { return static_cast<int>(dims_->size()); }  // REQUIRES: has_rank()
   const Dim& dim(int axis) const { return (*dims_)[axis]; }
   const std::vector<Dim>& dims() const { return *dims_; }  // REQUIRES: has_rank()
-  // The concrete shape, if every dimension is known.
+  // Whether every dimension is known.
+  bool is_concrete() const {
+    return has_rank() &&
+           std::all_of(dims_->begin(), dims_->end(), [](const Dim& dim) { return dim.is_known(); });
+  }
+  // The concrete shape, if there is one.
   std::optional<Shape> ToConcrete() const;
   // Puts sizes in place of symbols; symbols without a binding stay.
   SymbolicShape Bind(const std::map<std::string, int64_t>& bindings) const;

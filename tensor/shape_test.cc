@@ -108,6 +108,8 @@ TEST(SymbolicShapeTest, PrintsSizesSymbolsAndUnknowns) {
 TEST(SymbolicShapeTest, IsConcreteOnceAllIsBound) {
   const SymbolicShape shape({Dim::Symbol("batch"), Dim(3), Dim::Symbol("length")});
   EXPECT_EQ(shape.ToConcrete(), std::nullopt);
+  EXPECT_FALSE(shape.is_concrete());
+  EXPECT_FALSE(SymbolicShape().is_concrete());
   EXPECT_EQ(shape.Bind({{"batch", 8}}).ToString(), "[8,3,length]");
   EXPECT_EQ(shape.Bind({{"batch", 8}, {"length", 5}, {"other", 1}}).ToConcrete(), (Shape{8, 3, 5}));
   EXPECT_EQ(SymbolicShape({Dim()}).Bind({{"", 4}}).ToConcrete(), std::nullopt);
@@ -118,6 +120,7 @@ TEST(SymbolicShapeTest, ComesFromAConcreteShape) {
   const SymbolicShape shape(Shape{2, 3});
   EXPECT_EQ(shape.rank(), 2);
   EXPECT_EQ(shape.ToConcrete(), (Shape{2, 3}));
+  EXPECT_TRUE(shape.is_concrete());
 }
 
 }  // namespace
