@@ -179,4 +179,24 @@ bool ReleaseMappedPages(std::span<const std::byte> bytes) {
   return true;
 }
 
+void ReadMappedPagesAhead(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  uintptr_t last = 0;
+  {
+    Mappings& all = AllMappings();
+    const MutexLock lock(all.mutex);
+    auto range = all.ranges.upper_bound(bytes.data());
+    if (range == all.ranges.begin()) return;
+    --range;
+    if (bytes.data() >= range->second.end) return;
+    last = reinterpret_cast<uintptr_t>(range->second.end);
+  }
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t first = begin / page * page;
+  // Advice: without it the pages come when they are touched.
+  madvise(reinterpret_cast<void*>(first), std::min(begin + bytes.size(), last) - first,
+          MADV_WILLNEED);
+}
+
 }  // namespace weft

@@ -41,15 +41,21 @@ inline constexpr size_t kMappedWindow = size_t{4} << 20;
 // nothing to other memory. Whether they lie in a mapped file. Thread-safe, also against readers.
 bool ReleaseMappedPages(std::span<const std::byte> bytes);
 
+// Says that `bytes`, where they lie in a mapped file, will be read soon: the system begins to read
+// from the disk what is not in memory, in large pieces, and does not wait for it. Does nothing to
+// other memory. REQUIRES: the mapping lives meanwhile. Thread-safe.
+void ReadMappedPagesAhead(std::span<const std::byte> bytes);
+
 // Calls `visit` with `bytes` in parts of kMappedWindow, in order (once with none), and releases
-// each part after it.
+// each part after it. Meanwhile the system reads the next one from the disk.
 template <typename Visit>
 void ForEachMappedWindow(std::span<const std::byte> bytes, Visit visit) {
   do {
     const auto part = bytes.first(bytes.size() < kMappedWindow ? bytes.size() : kMappedWindow);
+    bytes = bytes.subspan(part.size());
+    ReadMappedPagesAhead(bytes.first(bytes.size() < kMappedWindow ? bytes.size() : kMappedWindow));
     visit(part);
     ReleaseMappedPages(part);
-    bytes = bytes.subspan(part.size());
   } while (!bytes.empty());
 }
 

@@ -1,9 +1,11 @@
 #include "training/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -13,12 +15,19 @@
 #include "platform/checksum.h"
 #include "platform/mapped_pages.h"
 #include "platform/status_macros.h"
+#include "platform/task_thread.h"
+#include "tensor/host_memory.h"
 
 namespace weft {
 namespace {
 
 // A longer index is refused: some hundred thousand tensors fit.
 constexpr size_t kMaxIndexBytes = size_t{64} << 20;
+// So much of a file is verified, or read, at a time, while the system reads the next from the disk.
+constexpr size_t kVerifiedBytes = size_t{16} << 20;
+// A thread more is worth it for so much.
+constexpr size_t kBytesPerThread = size_t{4} << 20;
+constexpr size_t kMaxThreads = 4;
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
   return absl::DataLossError(
@@ -71,6 +80,7 @@ absl::Status Checkpoint::OpenFile(FileSystem& files, const CheckpointFile& file,
   File& opened = files_.emplace_back();
   opened.bytes = *std::move(mapped);
   for (const SafetensorsEntry& entry : layout.tensors) opened.tensors[entry.name] = entry;
+  opened.in_order = layout.tensors;
   return absl::OkStatus();
 }
 
@@ -101,19 +111,86 @@ std::span<const std::byte> Checkpoint::BytesOf(const CheckpointTensor& tensor,
                                      static_cast<size_t>(entry.bytes()));
 }
 
+Checkpoint::Sums Checkpoint::SumsOf(const File& file) {
+  const std::span<const std::byte> bytes = file.bytes->bytes();
+  Sums sums;
+  RunningChecksum whole, tensor;
+  auto entry = file.in_order.begin();
+  // Those that end before `end`; `begin` is where the ones before have come to.
+  const auto add_tensors = [&](size_t begin, size_t end) {
+    for (; entry != file.in_order.end(); ++entry) {
+      const auto first = static_cast<size_t>(entry->offset);
+      const size_t last = first + static_cast<size_t>(entry->bytes());
+      const size_t from = std::max(first, begin), to = std::min(last, end);
+      if (from < to) tensor.Add(bytes.subspan(from, to - from));
+      if (last > end) return;
+      sums.tensors[entry->name] = tensor.Value();
+      tensor.Reset();
+    }
+  };
+  ReadMappedPagesAhead(bytes.first(std::min(kVerifiedBytes, bytes.size())));
+  for (size_t begin = 0; begin < bytes.size(); begin += kVerifiedBytes) {
+    const size_t end = std::min(begin + kVerifiedBytes, bytes.size());
+    ReadMappedPagesAhead(bytes.subspan(end, std::min(kVerifiedBytes, bytes.size() - end)));
+    std::atomic<int> next{0};
+    RunOnThreads(end - begin >= kBytesPerThread ? 2 : 1, [&] {
+      for (int task = next++; task < 2; task = next++) {
+        if (task == 0) {
+          whole.Add(bytes.subspan(begin, end - begin));
+        } else {
+          add_tensors(begin, end);
+        }
+      }
+    });
+    ReleaseMappedPages(bytes.subspan(begin, end - begin));
+  }
+  sums.file = whole.Value();
+  return sums;
+}
+
 absl::Status Checkpoint::Verify() const {
+  std::vector<Sums> sums;
+  for (const File& file : files_) sums.push_back(SumsOf(file));
   for (const CheckpointTensor& tensor : index_.tensors) {
     for (const CheckpointPart& part : tensor.parts) {
-      if (MappedChecksum(BytesOf(tensor, part)) == part.checksum) continue;
+      const auto& found = sums[static_cast<size_t>(part.file)].tensors;
+      if (found.at(tensor.name) == part.checksum) continue;  // CheckPart has found it
       return Damaged(PathOf(part.file),
                      absl::StrCat("the contents of tensor '", tensor.name, "' have changed"));
     }
   }
   // What is left is headers, and tensors that the index does not know.
   for (size_t i = 0; i < files_.size(); ++i) {
-    if (MappedChecksum(files_[i].bytes->bytes()) == index_.files[i].checksum) continue;
+    if (sums[i].file == index_.files[i].checksum) continue;
     return Damaged(PathOf(static_cast<int>(i)), "its header has changed");
   }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::Place(const CheckpointTensor& tensor, const CheckpointPart& part,
+                               Tensor& whole) const {
+  WEFT_ASSIGN_OR_RETURN(const VariableShard shard, ShardOf(tensor, part));
+  const std::span<const std::byte> bytes = BytesOf(tensor, part);
+  if (shard.local_shape != tensor.shape) {
+    const Tensor local(shard.dtype, shard.local_shape,
+                       AdoptHostMemory(bytes.data(), bytes.size(), nullptr));
+    WEFT_RETURN_IF_ERROR(AssembleShard(local, shard, whole));
+    ReleaseMappedPages(bytes);
+    return absl::OkStatus();
+  }
+  auto* const target = static_cast<std::byte*>(whole.raw_data());
+  std::atomic<size_t> next{0};
+  const size_t cores = std::min<size_t>(std::thread::hardware_concurrency(), kMaxThreads);
+  RunOnThreads(static_cast<int>(std::min(cores, bytes.size() / kBytesPerThread)), [&] {
+    for (size_t begin = next.fetch_add(kMappedWindow); begin < bytes.size();
+         begin = next.fetch_add(kMappedWindow)) {
+      const auto piece = bytes.subspan(begin, std::min(kMappedWindow, bytes.size() - begin));
+      const size_t ahead = std::min(begin + kVerifiedBytes, bytes.size());
+      ReadMappedPagesAhead(bytes.subspan(ahead, std::min(kMappedWindow, bytes.size() - ahead)));
+      std::memcpy(target + begin, piece.data(), piece.size());
+      ReleaseMappedPages(piece);
+    }
+  });
   return absl::OkStatus();
 }
 
@@ -125,12 +202,7 @@ absl::StatusOr<Tensor> Checkpoint::Read(const std::string& name) const {
   }
   WEFT_ASSIGN_OR_RETURN(Tensor whole, Tensor::Allocate(tensor->dtype, tensor->shape));
   for (const CheckpointPart& part : tensor->parts) {
-    WEFT_ASSIGN_OR_RETURN(const VariableShard shard, ShardOf(*tensor, part));
-    WEFT_ASSIGN_OR_RETURN(Tensor local, Tensor::Allocate(shard.dtype, shard.local_shape));
-    const std::span<const std::byte> bytes = BytesOf(*tensor, part);
-    if (!bytes.empty()) std::memcpy(local.raw_data(), bytes.data(), bytes.size());
-    ReleaseMappedPages(bytes);
-    WEFT_RETURN_IF_ERROR(AssembleShard(local, shard, whole));
+    WEFT_RETURN_IF_ERROR(Place(*tensor, part, whole));
   }
   return whole;
 }

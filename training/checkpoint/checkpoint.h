@@ -2,8 +2,11 @@
 #ifndef WEFT_TRAINING_CHECKPOINT_CHECKPOINT_H_
 #define WEFT_TRAINING_CHECKPOINT_CHECKPOINT_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,15 +32,23 @@ class Checkpoint {
   const std::string& folder() const { return folder_; }
   const CheckpointIndex& index() const { return index_; }
 
-  // Reads everything and compares the checksums. DataLoss naming file and tensor.
+  // Reads everything once, in order, and compares the checksums: those of files and those of
+  // tensors on a thread each. DataLoss naming file and tensor.
   absl::Status Verify() const;
-  // The whole tensor, put together from its parts: a copy. NotFound for an unknown name.
+  // The whole tensor, put together from its parts: a copy, made by several threads where it is
+  // large. NotFound for an unknown name.
   absl::StatusOr<Tensor> Read(const std::string& name) const;
 
  private:
   struct File {
     std::shared_ptr<const MappedFile> bytes;
     std::map<std::string, SafetensorsEntry> tensors;  // by name
+    std::vector<SafetensorsEntry> in_order;           // of their bytes, which leave no gap
+  };
+  // What a file's bytes give.
+  struct Sums {
+    uint64_t file = 0;
+    std::map<std::string, uint64_t> tensors;  // by name
   };
 
   Checkpoint() = default;
@@ -47,6 +58,10 @@ class Checkpoint {
                         const FileManifest* manifest);
   // Whether the file has the part that the index says.
   absl::Status CheckPart(const CheckpointTensor& tensor, const CheckpointPart& part) const;
+  static Sums SumsOf(const File& file);
+  // Puts the part's bytes where they belong.
+  absl::Status Place(const CheckpointTensor& tensor, const CheckpointPart& part,
+                     Tensor& whole) const;
   std::span<const std::byte> BytesOf(const CheckpointTensor& tensor,
                                      const CheckpointPart& part) const;
 
