@@ -407,6 +407,27 @@ WinogradConv WinogradForward(const Convolution& conv) {
   return winograd;
 }
 
+// The gradient of X is a convolution of dY, whose filters are reversed and have changed their
+// channels.
+WinogradConv WinogradInputGradient(const Convolution& conv) {
+  WinogradConv winograd;
+  winograd.tiles = {.batch = conv.x.dim(0),
+                    .input_channels = conv.y.dim(1),
+                    .output_channels = conv.x.dim(1),
+                    .input_height = conv.y.dim(2),
+                    .input_width = conv.y.dim(3),
+                    .output_height = conv.x.dim(2),
+                    .output_width = conv.x.dim(3),
+                    .pad_top = 2 - conv.pads_begin[0],
+                    .pad_left = 2 - conv.pads_begin[1]};
+  winograd.filters = {.output_channels = conv.x.dim(1),
+                      .input_channels = conv.y.dim(1),
+                      .output_step = 9,
+                      .input_step = conv.x.dim(1) * 9,
+                      .reversed = true};
+  return winograd;
+}
+
 // Null where the convolution is not one for Winograd. A strict run has the algorithm of the whole
 // tensors on each shard.
 absl::StatusOr<std::unique_ptr<Kernel>> TryWinograd(const PrepareContext& context,
@@ -443,13 +464,23 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConv(const PrepareContext& contex
   return PrepareForward(context, true);
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradInput(const PrepareContext& context) {
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareInputGradient(const PrepareContext& context,
+                                                             bool winograd) {
   WEFT_RETURN_IF_ERROR(CheckSupported(context));
   WEFT_ASSIGN_OR_RETURN(
       const Convolution conv,
       Describe(context, context.OutputShape(0), context.InputShape(1), context.InputShape(0)));
   if (IsEmpty(conv)) return MakeEmpty({conv.x.num_elements()}, -1, 0, 0);
+  if (winograd && IsThreeByThree(conv)) {
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel,
+                          TryWinograd(context, WinogradInputGradient(conv)));
+    if (kernel != nullptr) return kernel;
+  }
   return CatchOnednn(context, [&] { return MakeInputGradient(context, conv); });
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradInput(const PrepareContext& context) {
+  return PrepareInputGradient(context, true);
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradWeights(const PrepareContext& context) {
@@ -469,6 +500,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareConvGradWeights(const PrepareCont
 
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareOnednnConv(const PrepareContext& context) {
   return PrepareForward(context, false);
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareOnednnConvGradInput(const PrepareContext& context) {
+  return PrepareInputGradient(context, false);
 }
 
 WEFT_REGISTER_KERNEL("", "Conv", DeviceKind::kCpu, AlsoInHalf(PrepareConv));

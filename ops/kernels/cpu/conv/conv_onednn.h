@@ -9,9 +9,10 @@
 
 namespace weft::cpu {
 
-// The kernel of Conv as it is where Winograd does not pay. Thread-safe; Unimplemented for what
-// Conv has no kernel for.
+// The kernels of Conv and ConvGradInput as they are where Winograd does not pay. Thread-safe;
+// Unimplemented for what the operators have no kernel for.
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareOnednnConv(const PrepareContext& context);
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareOnednnConvGradInput(const PrepareContext& context);
 
 }  // namespace weft::cpu
 

@@ -1,5 +1,6 @@
-// Winograd's convolution beside oneDNN's on the 3x3 layers of VGG-19 and ResNet-50, with constant
-// filters. Both run in turn, A B A B, on the same operands, and their results are compared first.
+// Winograd's convolution beside oneDNN's on the 3x3 layers of VGG-19 and ResNet-50: forward with
+// constant filters, and the gradient of the input with filters that change. Both run in turn, A B A
+// B, on the same operands, and their results are compared first.
 //
 //   bazel run //ops/kernels/cpu/conv:winograd_benchmark --
 //   --benchmark_filter=vgg.*batch:1/threads:1
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 #include "ops/concrete_node.h"
 #include "ops/kernels/cpu/conv/conv_onednn.h"
@@ -44,10 +46,10 @@ constexpr Layer kLayers[] = {
     {"small/16x64", 16, 64, 56}, {"small/64x16", 64, 16, 56}, {"cifar/64", 64, 64, 32},
     {"cifar/128", 128, 128, 16}, {"cifar/256", 256, 256, 8},  {"cifar/512", 512, 512, 4}};
 
-// The node with constant filters.
-class ConstantFilters final : public PrepareContext {
+// The node, not in a strict run.
+class Context final : public PrepareContext {
  public:
-  explicit ConstantFilters(const ConcreteNode& node) : node_(node) {}
+  Context(const ConcreteNode& node, bool constant) : node_(node), constant_(constant) {}
   const Node& node() const override { return node_.node(); }
   const Shape& InputShape(int i) const override { return node_.InputShape(i); }
   const Shape& OutputShape(int i) const override { return node_.OutputShape(i); }
@@ -59,10 +61,11 @@ class ConstantFilters final : public PrepareContext {
   Device& device() const override { return node_.device(); }
   int threads() const override { return node_.threads(); }
   bool strict() const override { return false; }
-  bool InputIsConstant(int i) const override { return i > 0; }
+  bool InputIsConstant(int i) const override { return constant_ && i == 1; }
 
  private:
   const ConcreteNode& node_;
+  const bool constant_;
 };
 
 // On one thread the thread's time: other work on the machine does not count.
@@ -107,27 +110,62 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void Compare(benchmark::State& state, const Layer& layer, int64_t batch, int threads, int64_t m) {
-  const Shape x{batch, layer.input_channels, layer.size, layer.size};
-  const Shape w{layer.output_channels, layer.input_channels, 3, 3};
-  const OpCase conv{.op = "Conv",
-                    .attributes = {{"pads", std::vector<int64_t>{1, 1, 1, 1}}},
-                    .inputs = {RandomTensor(x, 1), RandomTensor(w, 2)}};
+struct Setting {
+  Layer layer;
+  bool gradient;  // of the input, whose channels are then layer.output_channels
+  int64_t batch;
+  int threads;
+  int64_t m;
+};
+
+OpCase CaseOf(const Setting& setting) {
+  const Layer& layer = setting.layer;
+  const std::vector<int64_t> x = {setting.batch, layer.input_channels, layer.size, layer.size};
+  const std::vector<int64_t> y = {setting.batch, layer.output_channels, layer.size, layer.size};
+  const Tensor w = RandomTensor({layer.output_channels, layer.input_channels, 3, 3}, 2);
+  OpCase conv{.op = "Conv",
+              .attributes = {{"pads", std::vector<int64_t>{1, 1, 1, 1}}},
+              .inputs = {RandomTensor(Shape(x), 1), w}};
+  if (setting.gradient) {
+    conv.domain = std::string(kWeftDomain);
+    conv.op = "ConvGradInput";
+    conv.attributes.Set("kernel_shape", std::vector<int64_t>{3, 3});
+    conv.inputs = {RandomTensor(Shape(y), 1), w, testing::Int64s(x)};
+  }
+  return conv;
+}
+
+cpu::WinogradConv WinogradOf(const Setting& setting) {
+  const Layer& layer = setting.layer;
+  cpu::WinogradConv conv;
+  int64_t from = layer.input_channels;
+  int64_t to = layer.output_channels;
+  int64_t from_step = 9;
+  int64_t to_step = 9 * from;
+  if (setting.gradient) {
+    std::swap(from, to);
+    std::swap(from_step, to_step);
+  }
+  conv.tiles = {setting.m,  setting.batch, from,       to, layer.size,
+                layer.size, layer.size,    layer.size, 1,  1};
+  conv.filters = {to, from, to_step, from_step, setting.gradient};
+  return conv;
+}
+
+void Compare(benchmark::State& state, const Setting& setting) {
+  const int threads = setting.threads;
+  const OpCase conv = CaseOf(setting);
   const testing::SingleNodeGraph single = testing::MakeSingleNodeGraph(conv);
   NodeRunOptions options;
   options.threads = threads;
   const auto node = ConcreteNode::Create(single.graph->node(single.node), conv.inputs, options);
-  const ConstantFilters context(*node);
-  cpu::WinogradConv winograd;
-  winograd.tiles = {m,          batch,      layer.input_channels, layer.output_channels,
-                    layer.size, layer.size, layer.size,           layer.size,
-                    1,          1};
-  winograd.filters = {layer.output_channels, layer.input_channels, layer.input_channels * 9, 9,
-                      false};
+  const Context context(*node, !setting.gradient);
+  const cpu::WinogradConv winograd = WinogradOf(setting);
   auto ours = cpu::MakeWinogradConv(context, winograd);
-  auto onednn = cpu::PrepareOnednnConv(context);
+  auto onednn =
+      setting.gradient ? cpu::PrepareOnednnConvGradInput(context) : cpu::PrepareOnednnConv(context);
   if (!ours.ok() || !onednn.ok()) return state.SkipWithError("no kernel");
-  const Shape y{batch, layer.output_channels, layer.size, layer.size};
+  const Shape y = node->OutputShape(0);
   Run a(*std::move(ours), conv.inputs, y);
   Run b(*std::move(onednn), conv.inputs, y);
   a.Seconds(threads);
@@ -141,27 +179,29 @@ void Compare(benchmark::State& state, const Layer& layer, int64_t batch, int thr
     times_b.push_back(b.Seconds(threads));
     gains.push_back(times_b.back() / times_a.back());
   }
-  const double flops = 2.0 * 9 * static_cast<double>(layer.input_channels * y.num_elements());
+  const double flops =
+      2.0 * 9 * static_cast<double>(winograd.tiles.input_channels * y.num_elements());
   state.counters["gain"] = Median(gains);
   state.counters["rate"] = flops / Median(times_a);
   state.counters["onednn"] = flops / Median(times_b);
   state.counters["tile"] = static_cast<double>(
-      std::max<int64_t>(1, cpu::ChooseWinogradTile(winograd.tiles, true, false)));
+      std::max<int64_t>(1, cpu::ChooseWinogradTile(winograd.tiles, !setting.gradient, false)));
 }
 
 void RegisterAll() {
   for (const Layer& layer : kLayers) {
-    for (const int64_t batch : {1, 4, 16}) {
-      for (const int threads : {1, 2}) {
-        for (const int64_t m : {2, 4}) {
-          const std::string name = std::string(layer.name) + "/batch:" + std::to_string(batch) +
-                                   "/threads:" + std::to_string(threads) +
-                                   "/m:" + std::to_string(m);
-          benchmark::RegisterBenchmark(
-              name.c_str(),
-              [=](benchmark::State& state) { Compare(state, layer, batch, threads, m); })
-              ->UseRealTime()
-              ->Unit(benchmark::kMillisecond);
+    for (const bool gradient : {false, true}) {
+      for (const int64_t batch : {1, 4, 16}) {
+        for (const int threads : {1, 2}) {
+          for (const int64_t m : {2, 4}) {
+            const std::string name = absl::StrCat(layer.name, gradient ? "/gradient" : "/forward",
+                                                  "/batch:", batch, "/threads:", threads, "/m:", m);
+            const Setting setting{layer, gradient, batch, threads, m};
+            benchmark::RegisterBenchmark(name.c_str(),
+                                         [=](benchmark::State& state) { Compare(state, setting); })
+                ->UseRealTime()
+                ->Unit(benchmark::kMillisecond);
+          }
         }
       }
     }

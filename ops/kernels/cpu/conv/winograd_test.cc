@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,25 @@ struct How {
   WinogradCut cut = {};
 };
 
+WinogradConv ForwardOf(const Sizes& sizes, bool bias) {
+  WinogradConv conv;
+  conv.tiles = {.batch = sizes.batch,
+                .input_channels = sizes.input_channels,
+                .output_channels = sizes.output_channels,
+                .input_height = sizes.height,
+                .input_width = sizes.width,
+                .output_height = sizes.output_height(),
+                .output_width = sizes.output_width(),
+                .pad_top = sizes.pads[0],
+                .pad_left = sizes.pads[1]};
+  conv.filters = {.output_channels = sizes.output_channels,
+                  .input_channels = sizes.input_channels,
+                  .output_step = sizes.input_channels * 9,
+                  .input_step = 9};
+  conv.bias = bias;
+  return conv;
+}
+
 // Runs twice, the second time with filters that are kept, into a workspace of NaNs.
 std::vector<float> RunWinograd(const Sizes& sizes, const OpCase& conv, const How& how) {
   const testing::SingleNodeGraph single = testing::MakeSingleNodeGraph(conv);
@@ -117,13 +137,8 @@ std::vector<float> RunWinograd(const Sizes& sizes, const OpCase& conv, const How
   options.threads = how.threads;
   const auto node = ConcreteNode::Create(single.graph->node(single.node), conv.inputs, options);
   EXPECT_TRUE(node.ok()) << node.status();
-  WinogradConv winograd;
-  winograd.tiles = {how.m,         sizes.batch,  sizes.input_channels,  sizes.output_channels,
-                    sizes.height,  sizes.width,  sizes.output_height(), sizes.output_width(),
-                    sizes.pads[0], sizes.pads[1]};
-  winograd.filters = {sizes.output_channels, sizes.input_channels, sizes.input_channels * 9, 9,
-                      false};
-  winograd.bias = conv.inputs.size() > 2;
+  WinogradConv winograd = ForwardOf(sizes, conv.inputs.size() > 2);
+  winograd.tiles.m = how.m;
   winograd.cut = how.cut;
   const auto kernel = MakeWinogradConv(Context(*node, how.constant), winograd);
   EXPECT_TRUE(kernel.ok()) << kernel.status();
@@ -306,6 +321,62 @@ TEST(WinogradConvTest, AgreesWithReference) {
   check({2, 32, 48, 17, 23, {0, 1, 2, 1}}, false);
   check({6, 64, 33, 28, 28, {1, 1, 1, 1}}, true);
   EXPECT_TRUE(testing::SameBitsOnTwoThreads(CaseOf({3, 64, 64, 28, 28, {1, 1, 1, 1}}, true)));
+}
+
+// ---- The gradient of the input.
+
+OpCase GradientCase(const Sizes& sizes) {
+  const Shape x = sizes.x();
+  return {.domain = std::string(kWeftDomain),
+          .op = "ConvGradInput",
+          .attributes = {{"kernel_shape", Ints{3, 3}}, {"pads", sizes.pads}},
+          .inputs = {RandomTensor(sizes.y(), 4), RandomTensor(sizes.w(), 2),
+                     testing::Int64s(Ints(x.dims().begin(), x.dims().end()))}};
+}
+
+// Convolutions that take Winograd's algorithm in a strict run, whose filters change.
+const Sizes kGradients[] = {{2, 48, 48, 28, 30, {1, 1, 1, 1}},
+                            {1, 48, 33, 41, 27, {0, 2, 1, 0}},
+                            {1, 64, 64, 24, 28, {4, 3, 5, 6}},
+                            {3, 48, 56, 31, 33, {0, 0, 0, 0}}};
+
+TEST(WinogradGradientTest, AgreesWithReference) {
+  for (const Sizes& sizes : kGradients) {
+    const WinogradTiles taken = {.batch = sizes.batch,
+                                 .input_channels = sizes.output_channels,
+                                 .output_channels = sizes.input_channels,
+                                 .output_height = sizes.height,
+                                 .output_width = sizes.width};
+    EXPECT_EQ(ChooseWinogradTile(taken, false, true), WinogradVectorsHere().lanes == 0 ? 0 : 4);
+    EXPECT_TRUE(testing::CheckKernelAgainstReference(GradientCase(sizes), {.of_magnitude = 4e-6}))
+        << sizes.ToString();
+  }
+  EXPECT_TRUE(testing::SameBitsOnTwoThreads(GradientCase(kGradients[0])));
+}
+
+// The sum of dY Y is linear in X: differences of any width give its gradient.
+TEST(WinogradGradientTest, AgreesWithDifferences) {
+  for (const Sizes& sizes : kGradients) {
+    const OpCase gradient = GradientCase(sizes);
+    const auto dx = testing::RunOp(gradient);
+    ASSERT_TRUE(dx.ok()) << dx.status();
+    OpCase conv = CaseOf(sizes, false);
+    conv.inputs[1] = gradient.inputs[1];
+    const auto dy = gradient.inputs[0].data<float>();
+    const auto loss = [&] {
+      const std::vector<double> y = Definition<double>(sizes, conv);
+      double sum = 0;
+      for (size_t i = 0; i < y.size(); ++i) sum += y[i] * static_cast<double>(dy[i]);
+      return sum;
+    };
+    conv.inputs[0] = *Tensor::Zeros(DType::kFloat32, sizes.x());
+    const std::span<float> x = conv.inputs[0].mutable_data<float>();
+    for (const size_t i : {size_t{0}, x.size() / 3, x.size() - 1}) {
+      x[i] = 1;
+      EXPECT_NEAR(dx->front().data<float>()[i], loss(), 1e-4) << i << " of " << sizes.ToString();
+      x[i] = 0;
+    }
+  }
 }
 
 }  // namespace
