@@ -235,18 +235,20 @@ constexpr double kWorthwhile = 0.9;
 // Transforming an element of a tile, for each channel.
 constexpr double kInputWork = 40;
 constexpr double kOutputWork = 25;
-// Reading an element of transformed filters from memory, and making it.
-constexpr double kFilterRead = 12;
+// Making an element of transformed filters in a cache; where they do not fit, making it in memory
+// and reading it from there.
 constexpr double kFilterWork = 50;
+constexpr double kFilterWrite = 110;
+constexpr double kFilterRead = 12;
 
 double WorkOf(const WinogradTiles& tiles, bool constant) {
   const double input_channels = static_cast<double>(tiles.input_channels);
   const double output_channels = static_cast<double>(tiles.output_channels);
   const double transforms = kInputWork / output_channels + kOutputWork / input_channels;
   const double points = static_cast<double>(tiles.points());
-  const double filter_bytes = points * input_channels * output_channels * sizeof(float);
-  const double filters =
-      (filter_bytes > kCacheBytes ? kFilterRead : 0) + (constant ? 0 : kFilterWork);
+  const bool fit = points * input_channels * output_channels * sizeof(float) <= kCacheBytes;
+  const double made = constant ? 0 : fit ? kFilterWork : kFilterWrite;
+  const double filters = made + (fit ? 0 : kFilterRead);
   // A vector is worked on as a whole.
   const double padded = static_cast<double>(RoundUp(tiles.total(), 16));
   return points * (padded + static_cast<double>(tiles.total()) * transforms + filters);
