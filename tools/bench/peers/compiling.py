@@ -6,6 +6,7 @@ import onnx
 import inference
 import machine
 import pairing
+import printed
 import rows
 
 QUICK_MICRO_BATCHES, MICRO_BATCHES = "16", "16,64"
@@ -40,21 +41,7 @@ def training_steps(bench):
     micro = QUICK_MICRO_BATCHES if bench.quick else MICRO_BATCHES
     done = subprocess.run([bench.programs.path("compile_time"), "--micro=" + micro], capture_output=True, text=True,
                           check=True, env=machine.environment(bench.limit), preexec_fn=machine.on_cores(1))
-    yield from rows_of_table(done.stdout)
-
-
-def rows_of_table(text):
-    """A row for each line of numbers: micro-batches, buffers, then seconds of partition, layout, lowering, compile."""
-    model = ""
-    for line in text.splitlines():
-        words = line.split()
-        if words and words[0].rstrip(",") in ("lenet", "gpt"):
-            model = words[0].rstrip(",")
-        elif words and words[0].isdigit():
-            partition, _, _, compiling = map(float, words[2:6])
-            about = rows.row("compile", "training step of %s, %s micro-batches" % (model, words[0]), threads=1)
-            yield rows.measured(about, [1e6 * (partition + compiling) / int(words[1])], unit="us per buffer",
-                                buffers=int(words[1]))
+    yield from printed.compile_rows(done.stdout)
 
 
 def run(bench):

@@ -10,7 +10,7 @@ fail() {
   echo "FAILED: $*"
   failures=$((failures + 1))
 }
-for test in pairing_test table_test transport_test; do
+for test in pairing_test table_test printed_test; do
   (cd "$(dirname "$run")/peers" && python3 -m unittest "$test") || fail "$test"
 done
 

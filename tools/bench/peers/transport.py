@@ -2,27 +2,14 @@
 
 The program alternates both in itself. Each round here is a run of it, with the medians that it prints.
 """
-import re
 import subprocess
 
 import machine
+import printed
 import rows
 
-SPEED = re.compile(r"([A-Za-z][\w/ ]*?) ([\d.]+)(?: GB/s)? \([\d.]+ to [\d.]+\)")
 OURS = ("grpc/unix", "shared memory")
 PEERS = ("raw tcp", "raw unix")
-
-
-def speeds(text):
-    """{"1 MiB": {"grpc/unix": GB/s, "raw tcp": ...}} of the lines that compare with sockets."""
-    result = {}
-    for line in text.splitlines():
-        size, colon, rest = line.strip().partition(": ")
-        if not colon or not re.fullmatch(r"\d+ MiB", size):
-            continue
-        for name, speed in SPEED.findall(rest.split(";")[0]):
-            result.setdefault(size, {})[name.strip()] = float(speed)
-    return result
 
 
 def run(bench):
@@ -30,7 +17,7 @@ def run(bench):
     rounds = []
     for _ in range(1 if bench.quick else 5):
         done = subprocess.run([program], capture_output=True, text=True, check=True)
-        rounds.append(speeds(done.stdout))
+        rounds.append(printed.speeds(done.stdout))
     for size in rounds[0]:
         gigabytes = int(size.split()[0]) * 2**20 / 1e9
         for ours in OURS:
