@@ -101,6 +101,8 @@ def remarks(results):
         machine = result["machine"]
         if machine["load"] >= machine["cores"]:
             lines.append("%s ran beside other work (load %.1f), so its times are leads." % (letter, machine["load"]))
+        if result["quick"]:
+            lines.append("%s was a quick run: few short rounds, which only show that it works." % letter)
         if machine["limit"]:
             lines.append("On %s the limit holds for Weft and PyTorch; onnxruntime has no switch, and uses all that the "
                          "processor has." % letter)
@@ -130,6 +132,8 @@ def rows_of_group(results, group):
 
 def section(results):
     """The text between the markers."""
+    if len(results) > len(string.ascii_uppercase):
+        raise Unreadable("%d files are more than there are letters for them" % len(results))
     lines = ["", *table_of_machines(results), "", *NOTE.splitlines(), *remarks(results)]
     for group, title in GROUPS.items():
         entries = rows_of_group(results, group)

@@ -13,7 +13,7 @@ def result(measured, **machine):
              "commit": "8d0b8e19", "limits": {"1": {"threads": 1, "instruction_set": "AVX512_CORE_BF16", "gflops": 117.2,
                                                    "gigabytes": 28.1}}}
     about.update(machine)
-    return {"format": rows.FORMAT, "machine": about, "peers": {"torch": "2.15.0", "onnxruntime": "1.32.0"}, "rows": measured}
+    return {"format": rows.FORMAT, "quick": False, "machine": about, "peers": {"torch": "2.15.0", "onnxruntime": "1.32.0"}, "rows": measured}
 
 
 def about(group="inference", case="resnet50", peer="onnxruntime", threads=1):
@@ -56,6 +56,14 @@ class Section(unittest.TestCase):
         self.assertNotIn("B ran beside", text)
         self.assertIn("AVX512_CORE_BF16, limited to avx2", text)
         self.assertIn("On B the limit holds for Weft and PyTorch; onnxruntime has no switch", text)
+
+    def test_says_that_a_run_was_quick(self):
+        quick = dict(result([]), quick=True)
+        self.assertIn("B was a quick run", table.section([result([]), quick]))
+        self.assertNotIn("A was a quick run", table.section([result([]), quick]))
+
+    def test_refuses_more_files_than_letters(self):
+        self.assertRaisesRegex(table.Unreadable, "27 files", table.section, 27 * [result([])])
 
     def test_takes_peak_memory_from_the_rows_of_other_groups(self):
         row = rows.measured(about(), [1.0], [1.0], memory={"ours": 100 * 2**20, "theirs": 125 * 2**20})
