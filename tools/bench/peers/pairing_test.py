@@ -97,6 +97,7 @@ class Machine(unittest.TestCase):
         row = rows.measured(about, [0.1], [0.1], flops=8e9)
         self.assertAlmostEqual(rows.with_shares([row], limits)[0]["share"], 0.4)
         self.assertNotIn("share", rows.with_shares([row], {"1": {"gflops": 100}})[0])
+        self.assertIsNone(rows.with_shares([row], {"2": {"gflops": 70}})[0]["share"])
         refused = rows.without_ratio(about, rows.REFUSED, "outputs differ")
         self.assertEqual(rows.with_shares([refused], limits), [refused])
 

@@ -35,11 +35,15 @@ def guarded(about, measure):
 
 
 def with_shares(measured_rows, limits):
-    """The rows with the share of the machine's peak that their FLOPs in our seconds are, where both are known."""
+    """The rows with the share of the machine's peak that their FLOPs in our seconds are, where both are known.
+
+    A share above 1 is left out: then it is the peak that was measured beside other work.
+    """
     result = []
     for entry in measured_rows:
         limit = limits.get(str(entry["threads"]))
         if entry.get("flops") and limit and entry["unit"] == "s":
-            entry = dict(entry, share=entry["flops"] / entry["ours"]["median"] / (limit["gflops"] * 1e9))
+            share = entry["flops"] / entry["ours"]["median"] / (limit["gflops"] * 1e9)
+            entry = dict(entry, share=share if share <= 1 else None)
         result.append(entry)
     return result
